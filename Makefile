@@ -1,0 +1,37 @@
+# Everything runs in .venv, made anew wherever it is missing or its inputs changed.
+PYTHON ?= python3
+BIN := .venv/bin
+# A folder of data sets beside the checkout is used where it is there; FEDVEIL_DATA names another.
+FEDVEIL_DATA ?= $(wildcard $(CURDIR)/../shared/data)
+export FEDVEIL_DATA
+
+.PHONY: demo test test-slow lint types docs reproduce bench setup clean
+
+setup: .venv/.installed
+
+.venv/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[data,dp,docs,dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/fedveil demo
+
+test: lint types docs
+	$(BIN)/pytest
+
+test-slow: setup
+	$(BIN)/pytest -m slow
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+docs: setup
+	$(BIN)/mkdocs build --strict --quiet
+
+clean:
+	rm -rf .venv site build *.egg-info

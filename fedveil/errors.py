@@ -1,0 +1,33 @@
+"""Errors that are the user's to mend, told in one line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Input that cannot be used: one line that says what, where, and what to do.
+
+    The command line prints the line and exits with 2; nothing has been written by then.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """Return a hint that names the choice closest to a misspelt name, or lists the choices.
+
+    >>> nearest("sexx", ["sex", "race"])
+    "did you mean 'sex'?"
+    >>> nearest("zzz", ["sex", "race"])
+    'there are: sex, race'
+    """
+    known = [str(choice) for choice in choices]
+    by_lower_case = {choice.lower(): choice for choice in known}
+    close = difflib.get_close_matches(name.lower(), list(by_lower_case), n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {by_lower_case[close[0]]!r}?"
+    shown = ", ".join(known[:12]) + (f", … ({len(known)} in all)" if len(known) > 12 else "")
+    return f"there are: {shown}" if known else "there are none"
