@@ -97,12 +97,12 @@ class Attribute:
                 raise InputError(f"attribute {name!r} holds infinite values; remove or replace them")
             if len(np.unique(numbers[~np.isnan(numbers)])) > _MOST_VALUES_OF_A_CATEGORY:
                 return cls._binned(name, numbers, bins)
-        text = series.where(series.notna(), None)
-        names = [None if value is None else _value_name(value) for value in text]
+        first_codes, found = pd.factorize(series)  # names are made once per value, not once per record
+        names = [_value_name(value) for value in found]
         categories = sorted({value for value in names if value}, key=_natural)
         code_of = {value: code for code, value in enumerate(categories)}
-        codes = np.array([code_of[value] if value else MISSING for value in names], dtype=np.int64)
-        return cls(name, codes, tuple(categories))
+        table = np.array([code_of.get(value, MISSING) for value in names] + [MISSING], dtype=np.int64)
+        return cls(name, table[first_codes], tuple(categories))  # a missing value's −1 takes the last entry
 
     @classmethod
     def _binned(cls, name: str, numbers: npt.NDArray[np.float64], bins: int) -> Attribute:

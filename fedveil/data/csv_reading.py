@@ -1,0 +1,190 @@
+"""Reading CSV strictly: a row that does not fit the header, or text that is not UTF-8, is refused by its line.
+
+The fast path is Arrow's reader, which counts the fields of every row. (pandas fills short rows with NaN
+and may turn the first fields of long ones into an index; both would shift people against their labels.)
+Only when something is wrong does a slow pass find the line.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fedveil.errors import InputError
+
+MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
+"""Cells that count as missing. "None" and "?" do not: they are values in some tables (no religion; Adult)."""
+
+
+def read_csv(
+    data: bytes, where: str, delimiter: str = ",", choose: Callable[[list[str]], Sequence[str] | None] = lambda _: None
+) -> Any:
+    """Return CSV text as an Arrow table; `choose` is shown the header's names and returns those wanted."""
+    import pyarrow as pa
+    import pyarrow.csv as arrow_csv
+
+    data = _utf8(data, where)
+    names = _header(data, where, delimiter)
+    _refuse_unclosed_quote(data, where, delimiter)
+    wanted = choose(names)
+
+    def parse(block_size: int) -> Any:
+        return arrow_csv.read_csv(
+            pa.BufferReader(memoryview(data)[_blank_start(data) :]),
+            read_options=arrow_csv.ReadOptions(column_names=names, skip_rows_after_names=1, block_size=block_size),
+            parse_options=arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in data),
+            convert_options=arrow_csv.ConvertOptions(
+                null_values=list(MISSING_MARKS),
+                strings_can_be_null=True,
+                include_columns=None if wanted is None else list(wanted),
+            ),
+        )
+
+    if len(names) == 1:
+        _refuse_blank_lines(data, where)
+    try:
+        try:
+            table = parse(1 << 22)
+        except pa.ArrowInvalid as fault:
+            if "straddl" not in str(fault):
+                raise
+            table = parse(min(len(data) + 1, 2**31 - 1))  # a row longer than a block: one block for all
+    except (pa.ArrowException, ValueError) as fault:
+        raise _ragged(data, where, delimiter, len(names), fault) from fault
+    return _trimmed(table)
+
+
+def decompressed(data: bytes, where: str) -> bytes:
+    """Unpack gzip; a truncated or foreign file is an `InputError`."""
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as fault:
+        raise InputError(f"{where}: not a whole gzip file ({fault}); fetch or compress it again") from fault
+
+
+def _utf8(data: bytes, where: str) -> bytes:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(f"{where}: is UTF-16 text (by its first two bytes); save it as UTF-8")
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if not data.strip():
+        raise InputError(f"{where}: is empty; give a file with a header line and rows")
+    if b"\0" in data:
+        raise InputError(f"{where}: holds zero bytes (first at byte {data.find(0)}): not UTF-8 text; save it as such")
+    if not data.isascii():
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError as fault:
+            line = data.count(b"\n", 0, fault.start) + 1
+            raise InputError(
+                f"{where}: line {line}, byte {fault.start} (0x{data[fault.start]:02x}) is not UTF-8; "
+                "convert it, for instance: iconv -f latin1 -t utf-8"
+            ) from fault
+    return data
+
+
+def _header(data: bytes, where: str, delimiter: str) -> list[str]:
+    """Return the header's names; refuse what is no header."""
+    try:
+        first = next(_rows(data[_blank_start(data) :][: 1 << 26], delimiter))
+    except (csv.Error, StopIteration) as fault:
+        raise InputError(
+            f"{where}: its header line cannot be read ({fault}); write one line of column names"
+        ) from fault
+    names = [name.strip() for name in first]
+    if _all_numbers(names):
+        raise InputError(f"{where}: its first line holds numbers, not names; add a header line of column names")
+    if len(names) == 1 and delimiter == "," and (found := re.search(r"[;\t|]", names[0])):
+        raise InputError(f"{where}: columns seem to be separated by {found[0]!r}; save it comma-separated")
+    names = [name or f"unnamed {position}" for position, name in enumerate(names, 1)]
+    refuse_duplicates(names, where)
+    return names
+
+
+def refuse_duplicates(names: Sequence[str], where: str) -> None:
+    """Refuse a table in which two columns bear one name."""
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise InputError(f"{where}: column {twice[0]!r} stands there {names.count(twice[0])} times; rename one")
+
+
+def _blank_start(data: bytes) -> int:
+    """Return the length of the blank lines before the header."""
+    found = re.match(rb"(?:[ \t]*(?:\r\n|\n|\r))*", data)
+    return found.end() if found else 0
+
+
+def _all_numbers(names: list[str]) -> bool:
+    """Whether a first line is data; 0, 1, 2 … are the names that pandas and numpy give to nameless columns."""
+    try:
+        numbers = [float(name) for name in names]
+    except ValueError:
+        return False
+    return numbers not in ([float(i) for i in range(len(names))], [float(i + 1) for i in range(len(names))])
+
+
+def _rows(data: bytes, delimiter: str) -> Any:
+    # newline="" leaves line ends to the csv module, as it asks
+    return csv.reader(
+        io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline=""), delimiter=delimiter, strict=True
+    )
+
+
+def _refuse_unclosed_quote(data: bytes, where: str, delimiter: str) -> None:
+    """An unclosed quote swallows the rest of the file as one cell; whole quotes come in pairs."""
+    if data.count(b'"') % 2 == 0:
+        return
+    reader, begun = _rows(data, delimiter), 1
+    try:
+        for _ in reader:
+            begun = reader.line_num + 1
+    except csv.Error as fault:
+        if "unexpected end" in str(fault):
+            raise InputError(f"{where}: a quote opened on line {begun} is never closed; close or remove it") from fault
+
+
+def _refuse_blank_lines(data: bytes, where: str) -> None:
+    """In a one-column file a blank line may mean a missing value or nothing: rows would shift, so ask."""
+    found = re.compile(rb"(\r\n|\n|\r)[ \t]*(\r\n|\n|\r)").search(data.rstrip(), _blank_start(data))
+    if found:
+        line = len(re.findall(rb"\r\n|\n|\r", data[: found.end(1)])) + 1
+        raise InputError(f'{where}: line {line} is blank; remove it, or write "" for a missing value')
+
+
+def _ragged(data: bytes, where: str, delimiter: str, expected: int, fault: Exception) -> InputError:
+    reader, begun = _rows(data, delimiter), 1
+    try:
+        for row in reader:
+            if row and len(row) != expected:
+                return InputError(
+                    f"{where}: line {begun} has {len(row)} field{'s' * (len(row) != 1)}, the header has {expected}; "
+                    "mend that line (quote a value that holds a comma)"
+                )
+            begun = reader.line_num + 1
+    except csv.Error as second:
+        return InputError(f"{where}: line {begun} cannot be read ({second}); mend that line")
+    return InputError(f"{where}: cannot be read as CSV ({fault}); check the file")
+
+
+def _trimmed(table: Any) -> Any:
+    """Strip blanks around text; what is then empty or a mark of a missing value becomes missing."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    for position, field in enumerate(table.schema):
+        column = table.column(position)
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            text = compute.utf8_trim_whitespace(column)
+            missing = compute.is_in(text, value_set=pa.array(MISSING_MARKS, type=field.type))
+            column = compute.if_else(missing, pa.scalar(None, type=field.type), text)
+        elif pa.types.is_time(field.type):
+            column = column.cast(pa.string())
+        else:
+            continue
+        table = table.set_column(position, field.name, column)
+    return table

@@ -1,0 +1,109 @@
+"""A table's columns as one matrix of floats."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fedveil.errors import InputError
+
+MISSING_NAME = "(missing)"
+
+
+def encode_columns(
+    frame: pd.DataFrame,
+    *,
+    train: npt.NDArray[np.bool_] | npt.NDArray[np.int64] | None = None,
+    categorical: Collection[str] = (),
+) -> tuple[npt.NDArray[np.float32], list[str]]:
+    """Return the columns as a float32 matrix with the names of its columns.
+
+    Numbers and dates are standardised with mean and deviation of the training rows; where some are
+    missing, the training rows' median stands in and a column "<name> missing" marks them. Text (and
+    numeric columns named in `categorical`) becomes one column per value, "<name>=<value>", a missing
+    value being a value of its own. Values are those of all rows, so that a matrix has the same
+    columns whatever the split; booleans become 0 and 1.
+
+    Args:
+        frame: the columns to encode, and no others.
+        train: mask or indices of the rows whose statistics are used; all rows by default.
+        categorical: numeric columns whose numbers are codes.
+
+    >>> matrix, names = encode_columns(pd.DataFrame({"age": [20.0, 40.0, None], "sex": ["f", "m", "f"]}))
+    >>> names
+    ['age', 'age missing', 'sex=f', 'sex=m']
+    >>> matrix.tolist()
+    [[-1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]]
+    """
+    rows = np.arange(len(frame)) if train is None else np.arange(len(frame))[train]
+    blocks: list[npt.NDArray[np.float32]] = []
+    names: list[str] = []
+    for position in range(frame.shape[1]):
+        name, series = str(frame.columns[position]), frame.iloc[:, position]
+        numbers = None if name in categorical else numbers_of(series)
+        block, block_names = _one_hot(name, series) if numbers is None else _standardised(name, numbers, series, rows)
+        blocks.append(block)
+        names += block_names
+    if not blocks:
+        return np.zeros((len(frame), 0), dtype=np.float32), []
+    return np.concatenate(blocks, axis=1), names
+
+
+def numbers_of(series: pd.Series) -> npt.NDArray[np.float64] | None:
+    """Return a numeric, boolean or date column as floats with NaN for missing; None for any other."""
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        return None
+    if pd.api.types.is_datetime64_any_dtype(series) or pd.api.types.is_timedelta64_dtype(series):
+        days = series.to_numpy(dtype="datetime64[ns]" if series.dtype.kind == "M" else "timedelta64[ns]")
+        return np.where(np.isnat(days), np.nan, days.astype(np.int64) / 86_400e9)
+    if pd.api.types.is_complex_dtype(series):
+        raise InputError(f"column {series.name!r} holds complex numbers; give real and imaginary parts as two columns")
+    if pd.api.types.is_numeric_dtype(series):
+        return series.to_numpy(dtype=np.float64, na_value=np.nan)
+    if series.dtype == object:  # decimals, or numbers beside None; text stays text
+        known = series.dropna()
+        if not any(isinstance(value, str | bytes) for value in known):
+            try:
+                return pd.Series(pd.to_numeric(series, errors="raise")).to_numpy(dtype=np.float64, na_value=np.nan)
+            except (TypeError, ValueError):
+                return None
+    return None
+
+
+def _standardised(
+    name: str, numbers: npt.NDArray[np.float64], series: pd.Series, rows: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.float32], list[str]]:
+    if np.isinf(numbers).any():
+        raise InputError(f"column {name!r} holds infinite values; remove or replace them")
+    missing = np.isnan(numbers)
+    known = numbers[rows][~missing[rows]]
+    filled = np.where(missing, np.median(known) if len(known) else 0.0, numbers)
+    if not pd.api.types.is_bool_dtype(series):
+        mean = known.mean() if len(known) else 0.0
+        # a column that never varies in training is only centred
+        deviation = known.std() if len(known) and known.std() > 1e-12 * max(1.0, abs(mean)) else 1.0
+        filled = (filled - mean) / deviation
+    columns, names = [filled], [name]
+    if missing.any():
+        columns, names = [filled, missing.astype(np.float64)], [name, f"{name} missing"]
+    return np.stack(columns, axis=1).astype(np.float32), names
+
+
+def _one_hot(name: str, series: pd.Series) -> tuple[npt.NDArray[np.float32], list[str]]:
+    codes, found = pd.factorize(series, sort=False)
+    labels = [_label(value) for value in found]
+    order = sorted(set(labels))
+    column_of = np.array([order.index(label) for label in labels] + [len(order)], dtype=np.int64)
+    width = len(order) + bool((codes == -1).any())
+    block = np.zeros((len(series), width), dtype=np.float32)
+    block[np.arange(len(series)), column_of[codes]] = 1.0  # code −1, missing, takes the last entry
+    return block, [f"{name}={value}" for value in [*order, MISSING_NAME][:width]]
+
+
+def _label(value: object) -> str:
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value).strip()
