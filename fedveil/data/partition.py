@@ -1,0 +1,231 @@
+"""Who holds which training records: partitions over devices, flat in memory whatever their number."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedveil.data.attribute import Attribute, IntArray
+from fedveil.data.attribute_data import AttributeData, Split
+from fedveil.errors import InputError
+from fedveil.randomness import numpy_generator
+
+LABEL = "label"
+"""Stands for the task's label where a partition asks what to go by."""
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Rows dealt to devices: device i holds `order[offsets[i]:offsets[i + 1]]`.
+
+    Two arrays hold all of it, as in compressed sparse rows, so a million devices cost 8 bytes each.
+
+    >>> partition = Partition(np.array([4, 7, 5]), np.array([0, 2, 3]))
+    >>> len(partition), partition.device(0).tolist(), partition.sizes.tolist()
+    (2, [4, 7], [2, 1])
+    """
+
+    order: IntArray
+    offsets: IntArray
+
+    def __post_init__(self) -> None:
+        offsets = self.offsets
+        if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(self.order) or (np.diff(offsets) < 0).any():
+            raise InputError(
+                "partition: offsets must rise from 0 to the number of rows, one more than there are devices"
+            )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[IntArray]:
+        return (self.device(i) for i in range(len(self)))
+
+    def device(self, i: int) -> IntArray:
+        """Return the rows of device i, a view."""
+        if not 0 <= i < len(self):
+            raise IndexError(f"device {i} of {len(self)}")
+        return self.order[self.offsets[i] : self.offsets[i + 1]]
+
+    @property
+    def sizes(self) -> IntArray:
+        """How many rows each device holds."""
+        return np.diff(self.offsets)
+
+    @classmethod
+    def from_owners(cls, rows: IntArray, owners: IntArray, devices: int) -> Partition:
+        """Gather rows by their owner, 0 … devices − 1."""
+        offsets = np.zeros(devices + 1, dtype=np.int64)
+        np.cumsum(np.bincount(owners, minlength=devices), out=offsets[1:])
+        return cls(rows[np.argsort(owners, kind="stable")], offsets)
+
+
+class Partitioner(ABC):
+    """A way to deal the training records of some data to devices."""
+
+    def deal(self, data: AttributeData, seed: int) -> Partition:
+        """Deal every training record to exactly one device; the same seed deals the same."""
+        rows = data.rows(Split.TRAIN)
+        if not len(rows):
+            raise InputError(f"{data.name}: there are no training records to deal to devices")
+        return self._deal(data, rows, numpy_generator(seed, "partition", type(self).__name__))
+
+    @abstractmethod
+    def _deal(self, data: AttributeData, rows: IntArray, rng: np.random.Generator) -> Partition: ...
+
+
+@dataclass(frozen=True)
+class IID(Partitioner):
+    """Shuffled records in equal parts (sizes differ by at most one)."""
+
+    devices: int
+
+    def __post_init__(self) -> None:
+        _at_least_one("devices", self.devices)
+
+    def _deal(self, data: AttributeData, rows: IntArray, rng: np.random.Generator) -> Partition:
+        _enough(len(rows), self.devices)
+        return Partition(rng.permutation(rows), _equal_offsets(len(rows), self.devices))
+
+
+@dataclass(frozen=True)
+class Dirichlet(Partitioner):
+    """Each value's records are spread over devices in proportions drawn from Dirichlet(α, …, α).
+
+    Small α: a device sees few values; large α: all devices look alike (Hsu, Qi & Brown 2019,
+    "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification").
+    Devices left with fewer than `minimum` records receive some, drawn at random from devices that can
+    spare them, so that the partition exists for any α and any number of devices.
+
+    Attributes:
+        devices: how many.
+        alpha: the concentration, above 0.
+        by: "label", or the name of a sensitive attribute; records without a value count as one value more.
+        minimum: the fewest records of a device.
+    """
+
+    devices: int
+    alpha: float
+    by: str = LABEL
+    minimum: int = 1
+
+    def __post_init__(self) -> None:
+        _at_least_one("devices", self.devices)
+        if not (self.alpha > 0 and np.isfinite(self.alpha)):
+            raise InputError(f"partition: alpha must be a number above 0, got {self.alpha}")
+        if self.minimum < 0:
+            raise InputError(f"partition: minimum must be at least 0, got {self.minimum}")
+
+    def _deal(self, data: AttributeData, rows: IntArray, rng: np.random.Generator) -> Partition:
+        _enough(len(rows), self.devices, max(self.minimum, 1))
+        codes = _going_by(data, self.by).codes[rows]
+        owners = np.empty(len(rows), dtype=np.int64)
+        for value in np.unique(codes):
+            cumulative = np.cumsum(rng.dirichlet(np.full(self.devices, float(self.alpha))))
+            members = np.flatnonzero(codes == value)
+            drawn = np.searchsorted(cumulative, rng.random(len(members)) * cumulative[-1], side="right")
+            owners[members] = np.minimum(drawn, self.devices - 1)
+        return Partition.from_owners(rows, _topped_up(owners, self.devices, self.minimum, rng), self.devices)
+
+
+@dataclass(frozen=True)
+class ByGroup(Partitioner):
+    """One device per group (person, speaker, seller), or groups dealt whole to a number of devices."""
+
+    devices: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.devices is not None:
+            _at_least_one("devices", self.devices)
+
+    def _deal(self, data: AttributeData, rows: IntArray, rng: np.random.Generator) -> Partition:
+        if data.groups is None:
+            raise InputError(f"{data.name}: has no groups to partition by; name a group column or partition otherwise")
+        found, group = np.unique(data.groups[rows], return_inverse=True)
+        if self.devices is None:
+            return Partition.from_owners(rows, group.astype(np.int64), len(found))
+        if len(found) < self.devices:
+            raise InputError(f"partition: {len(found)} groups cannot be dealt to {self.devices} devices; ask for fewer")
+        device_of_group = rng.permutation(len(found)) % self.devices
+        return Partition.from_owners(rows, device_of_group[group], self.devices)
+
+
+@dataclass(frozen=True)
+class Shards(Partitioner):
+    """Records sorted by label and cut into equal shards, of which each device gets some at random.
+
+    With two shards per device most devices see two labels: the pathological partition of McMahan et
+    al. 2017 (FedAvg). With `by=None` nothing is sorted: Attri-Fed's 100 equal shards are
+    `Shards(100, per_device=1, by=None)`.
+    """
+
+    devices: int
+    per_device: int = 2
+    by: str | None = LABEL
+
+    def __post_init__(self) -> None:
+        _at_least_one("devices", self.devices)
+        _at_least_one("per_device", self.per_device)
+
+    def _deal(self, data: AttributeData, rows: IntArray, rng: np.random.Generator) -> Partition:
+        shards = self.devices * self.per_device
+        _enough(len(rows), self.devices, self.per_device)
+        shuffled = rng.permutation(rows)
+        if self.by is not None:
+            shuffled = shuffled[np.argsort(_going_by(data, self.by).codes[shuffled], kind="stable")]
+        shard_of_row = np.repeat(np.arange(shards), np.diff(_equal_offsets(len(rows), shards)))
+        device_of_shard = rng.permutation(shards) % self.devices
+        return Partition.from_owners(shuffled, device_of_shard[shard_of_row], self.devices)
+
+
+@dataclass(frozen=True)
+class OneEach(Partitioner):
+    """One record per device, in random order: every person holds their own record."""
+
+    def _deal(self, data: AttributeData, rows: IntArray, rng: np.random.Generator) -> Partition:
+        return Partition(rng.permutation(rows), np.arange(len(rows) + 1, dtype=np.int64))
+
+
+def _equal_offsets(rows: int, parts: int) -> IntArray:
+    return np.arange(parts + 1, dtype=np.int64) * rows // parts
+
+
+def _topped_up(owners: IntArray, devices: int, minimum: int, rng: np.random.Generator) -> IntArray:
+    """Give devices below the minimum some records of those that keep at least the minimum."""
+    sizes = np.bincount(owners, minlength=devices)
+    needy = np.repeat(np.arange(devices), np.maximum(minimum - sizes, 0))
+    if not len(needy):
+        return owners
+    shuffled = rng.permutation(len(owners))
+    by_owner = shuffled[np.argsort(owners[shuffled], kind="stable")]
+    rank = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    spare = by_owner[rank >= minimum]
+    owners = owners.copy()
+    owners[rng.permutation(spare)[: len(needy)]] = needy
+    return owners
+
+
+def _going_by(data: AttributeData, by: str) -> Attribute:
+    if by != LABEL:
+        return data.attribute(by)
+    if data.y is None:
+        raise InputError(
+            f"{data.name}: has no task label to partition by; name a target, or a sensitive attribute in `by`"
+        )
+    return data.y
+
+
+def _at_least_one(what: str, number: int) -> None:
+    if number < 1:
+        raise InputError(f"partition: {what} must be at least 1, got {number}")
+
+
+def _enough(rows: int, devices: int, each: int = 1) -> None:
+    if rows < devices * each:
+        raise InputError(
+            f"partition: {rows} training records are too few for {devices} devices with at least {each} each; "
+            "ask for fewer devices"
+        )
