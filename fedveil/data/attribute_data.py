@@ -123,11 +123,14 @@ def random_split(
     unit_of_row = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
     units = int(unit_of_row.max()) + 1 if n else 0
     stratum_of_unit = np.zeros(units, dtype=np.int64)
-    if strata is not None:
-        shifted = strata - strata.min() if n else strata
-        votes = np.zeros((units, int(shifted.max()) + 1 if n else 1), dtype=np.int64)
-        np.add.at(votes, (unit_of_row, shifted), 1)
-        stratum_of_unit = votes.argmax(axis=1)
+    if strata is not None and n:
+        found, stratum_of_row = np.unique(strata, return_inverse=True)
+        if groups is None:
+            stratum_of_unit = stratum_of_row  # no votes to count: the table below grows with units × strata
+        else:
+            votes = np.zeros((units, len(found)), dtype=np.int32)
+            np.add.at(votes, (unit_of_row, stratum_of_row), 1)
+            stratum_of_unit = votes.argmax(axis=1)
     split_of_unit = np.full(units, Split.TRAIN, dtype=np.int8)
     for stratum in np.unique(stratum_of_unit):
         members = rng.permutation(np.flatnonzero(stratum_of_unit == stratum))

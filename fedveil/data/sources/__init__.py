@@ -1,1 +1,1 @@
-""""""
+"""The data sets that come with fedveil, one short file each."""

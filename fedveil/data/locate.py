@@ -1,0 +1,121 @@
+"""Where a data set's files are: a folder of the user's, our cache, an installed package, or the network."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from fedveil.data.source import PublishedFile, Source
+from fedveil.errors import InputError
+
+_TIMEOUT = 30.0
+"""Seconds without an answer after which a download is given up."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where the files are ("folder", "cache" or "package") and their paths by name."""
+
+    where: str
+    files: Mapping[str, Path]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the first file."""
+        return next(iter(self.files.values())).parent
+
+
+def find(source: Source) -> Found | None:
+    """Look for all of a source's files on this machine: FEDVEIL_DATA first, then our cache, then packages."""
+    return _in_folder(source) or _in_cache(source) or _in_package(source)
+
+
+def locate(source: Source) -> Found:
+    """Find a source's files, or download them."""
+    return find(source) or download(source)
+
+
+def fetch(source: Source) -> Found:
+    """Make the whole data set available; a package's partial copy does not satisfy."""
+    found = find(source)
+    partial = found and found.where == "package" and not (source.packaged and source.packaged.complete)
+    return download(source) if found is None or partial else found
+
+
+def download(source: Source) -> Found:
+    """Download a source's files into our cache, each checked against its published hash."""
+    return Found("cache", {file.name: _download(source, file) for file in source.files})
+
+
+def cache_folder() -> Path:
+    """Return the folder of downloads: FEDVEIL_CACHE, or the operating system's place for caches."""
+    chosen = os.environ.get("FEDVEIL_CACHE")
+    if chosen:
+        return Path(chosen)
+    import pooch
+
+    return Path(pooch.os_cache("fedveil"))
+
+
+def _in_folder(source: Source) -> Found | None:
+    chosen = os.environ.get("FEDVEIL_DATA")
+    if not chosen:
+        return None
+    if not Path(chosen).is_dir():
+        raise InputError(f"FEDVEIL_DATA names {chosen}, which is no folder; correct or unset it")
+    folder = Path(chosen) / source.folder
+    paths = {file.name: folder / file.name for file in source.files}
+    absent = [name for name, path in paths.items() if not path.is_file()]
+    if len(absent) == len(paths):
+        return None
+    if absent:  # rather ask than quietly take the data from elsewhere
+        raise InputError(f"{folder}: lacks {', '.join(absent)}; complete the folder or remove it")
+    return Found("folder", paths)
+
+
+def _in_cache(source: Source) -> Found | None:
+    paths = {file.name: cache_folder() / source.folder / file.name for file in source.files}
+    return Found("cache", paths) if paths and all(path.is_file() for path in paths.values()) else None
+
+
+def _in_package(source: Source) -> Found | None:
+    if source.packaged is None:
+        return None
+    try:
+        listed = metadata.distribution(source.packaged.distribution).files or []
+    except metadata.PackageNotFoundError:
+        return None
+    where = {str(file).replace("\\", "/"): Path(str(file.locate())) for file in listed}
+    paths = {name: where.get(inside) for name, inside in source.packaged.files.items()}
+    present = {name: path for name, path in paths.items() if path is not None and path.is_file()}
+    return Found("package", present) if len(present) == len(paths) else None
+
+
+def _download(source: Source, file: PublishedFile) -> Path:
+    import pooch
+    import requests
+
+    folder = cache_folder() / source.folder
+    by_hand = f"put {file.name} into FEDVEIL_DATA/{source.folder} by hand"
+    pooch.get_logger().setLevel("WARNING")
+    fetcher = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=_TIMEOUT)
+    try:
+        path = pooch.retrieve(file.url, known_hash=file.hash, fname=file.name, path=folder, downloader=fetcher)
+    except requests.exceptions.RequestException as fault:
+        answer = getattr(fault, "response", None)
+        why = f"answered {answer.status_code}" if answer is not None else "cannot be reached"
+        raise InputError(f"{source.name}: {file.url} {why}; check the network, or {by_hand}") from fault
+    except ValueError as fault:  # what pooch raises for a wrong hash; it has kept nothing
+        raise InputError(
+            f"{source.name}: {file.url} does not have the published {file.hash.partition(':')[0]} hash (a broken or "
+            f"changed download, not kept); try again, or {by_hand}"
+        ) from fault
+    except OSError as fault:
+        raise InputError(
+            f"{source.name}: cannot write to {folder} ({fault.strerror or fault}); set FEDVEIL_CACHE to another folder"
+        ) from fault
+    return Path(path)

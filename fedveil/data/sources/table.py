@@ -1,0 +1,170 @@
+"""Any table of the user's: CSV or Parquet, one record per row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fedveil.data.attribute import Attribute, IntArray
+from fedveil.data.attribute_data import AttributeData, Split, random_split
+from fedveil.data.encoding import numbers_of
+from fedveil.data.source import Source
+from fedveil.data.strata import joint_strata
+from fedveil.errors import InputError
+from fedveil.tables import column, encode_columns, read_table
+
+_SPLITS = {
+    "train": Split.TRAIN,
+    "training": Split.TRAIN,
+    "validation": Split.VALIDATION,
+    "valid": Split.VALIDATION,
+    "val": Split.VALIDATION,
+    "dev": Split.VALIDATION,
+    "test": Split.TEST,
+}
+_MANY_VALUES = 100
+_TOO_MANY_VALUES = 1000
+
+
+class Table(Source):
+    """Records from a CSV or Parquet file; every column that is not otherwise used is an input.
+
+    Numbers are standardised, text becomes one column per value, missing values are marked. Text
+    that identifies records (over 100 values, mostly different; or over 1,000 values), row numbers and
+    unnamed columns are no inputs: where they were asked for that is an error, else `facts["dropped_columns"]`
+    says which and why. Records without a target are left out and counted in `facts`.
+    """
+
+    name = "table"
+    description = "your own CSV or Parquet file (path=…)"
+
+    def read(
+        self,
+        target: str | None,
+        sensitive: Sequence[str],
+        seed: int,
+        path: str | Path | None = None,
+        features: Sequence[str] | None = None,
+        group: str | None = None,
+        split: str | None = None,
+        bins: int = 3,
+        keep_sensitive: bool = False,
+        validation: float = 0.1,
+        test: float = 0.2,
+    ) -> AttributeData:
+        """Read a table.
+
+        Args:
+            target: the task's column, or None.
+            sensitive: the columns to protect.
+            seed: of the split, where the table has none.
+            path: the file.
+            features: the input columns; all others by default.
+            group: the column that says who a record belongs to; a group never crosses splits made here.
+            split: the column that says train, validation or test.
+            bins: into how many classes a continuous attribute or target is cut.
+            keep_sensitive: let sensitive columns be inputs.
+            validation: share of validation records, where the split is made here.
+            test: share of test records, where the split is made here.
+        """
+        if path is None:
+            raise InputError("table: give path=, a CSV or Parquet file")
+        where = str(path)
+        if target in sensitive:
+            raise InputError(f"{where}: {target!r} is both target and sensitive attribute; choose another target")
+        frame = read_table(path)
+        facts: dict[str, object] = {"path": where, "records_in_file": len(frame)}
+        if target is not None:
+            labelled = column(frame, target, where).notna().to_numpy(dtype=bool)
+            facts["left_out_without_target"] = int((~labelled).sum())
+            frame = frame[labelled].reset_index(drop=True)
+        if not len(frame):
+            raise InputError(f"{where}: no record has a target {target!r}; choose another")
+        attributes = {name: Attribute.from_column(name, column(frame, name, where), bins=bins) for name in sensitive}
+        y = None if target is None else Attribute.from_column(target, column(frame, target, where), bins=bins)
+        groups = None if group is None else _groups(column(frame, group, where), where)
+        splits = (
+            random_split(
+                len(frame),
+                seed=seed,
+                validation=validation,
+                test=test,
+                strata=joint_strata([*attributes.values(), *([y] if y else [])]),
+                groups=groups,
+            )
+            if split is None
+            else _published_split(column(frame, split, where), where)
+        )
+        used = {name for name in (target, group, split) if name is not None} | (
+            set() if keep_sensitive else set(sensitive)
+        )
+        inputs, facts["dropped_columns"] = _inputs(frame, features, used, where)
+        x, names = encode_columns(inputs, train=splits == Split.TRAIN)
+        return AttributeData(
+            x=x,
+            attributes=attributes,
+            split=splits,
+            y=y,
+            groups=groups,
+            feature_names=tuple(names),
+            name=Path(path).name,
+            facts=facts,
+        )
+
+
+def _inputs(
+    frame: pd.DataFrame, features: Sequence[str] | None, used: set[str], where: str
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Return the input columns, and why others were dropped."""
+    chosen = [str(name) for name in frame.columns if name not in used] if features is None else list(features)
+    for name in chosen:
+        column(frame, name, where)
+        if name in used:
+            raise InputError(f"{where}: {name!r} is target, sensitive, group or split, so no feature; leave it out")
+    dropped: dict[str, str] = {}
+    for name in chosen:
+        reason = _no_input(name, frame[name])
+        if reason and features is not None:
+            raise InputError(f"{where}: column {name!r} {reason}; leave it out of the features, or group its values")
+        if reason:
+            dropped[name] = reason
+    kept = [name for name in chosen if name not in dropped]
+    if not kept:
+        why = f" ({'; '.join(f'{name} {reason}' for name, reason in list(dropped.items())[:3])})" if dropped else ""
+        raise InputError(f"{where}: no column is left as input{why}; give other features")
+    return frame[kept], dropped
+
+
+def _no_input(name: str, series: pd.Series) -> str:
+    """Say why a column cannot be an input, or nothing."""
+    if name.startswith("unnamed "):
+        return "has no name (a saved index, perhaps)"
+    values, known = int(series.nunique()), int(series.notna().sum())
+    numbers = numbers_of(series)
+    if numbers is None:
+        if values > _TOO_MANY_VALUES or (values > _MANY_VALUES and values > known / 2):
+            return f"holds text with {values} different values in {known} records, as an identifier does"
+    elif pd.api.types.is_integer_dtype(series) and known == values > _MANY_VALUES and np.ptp(numbers) == known - 1:
+        return "holds consecutive numbers, each once, as a row number does"
+    return ""
+
+
+def _groups(series: pd.Series, where: str) -> IntArray:
+    if series.isna().any():
+        first = int(np.flatnonzero(series.isna().to_numpy(dtype=bool))[0])
+        raise InputError(f"{where}: group {series.name!r} is missing in record {first + 1}; every record needs one")
+    return pd.factorize(series, sort=True)[0].astype(np.int64)
+
+
+def _published_split(series: pd.Series, where: str) -> npt.NDArray[np.int8]:
+    text = series.astype("object").map(lambda value: str(value).strip().lower())
+    unknown = sorted(set(text) - set(_SPLITS))
+    if unknown:
+        raise InputError(
+            f"{where}: split column {series.name!r} holds {unknown[0]!r}; it must say train, validation or test"
+        )
+    return np.array([_SPLITS[value] for value in text], dtype=np.int8)
