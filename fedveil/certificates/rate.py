@@ -1,0 +1,219 @@
+"""The rate certificate: what a compressed representation ŷ can tell about u, from held-out averages alone.
+
+No attacker is involved. For quantised ŷ, a task label v and *any* coder and helper fixed beforehand,
+
+    I(U;Ŷ) = I(Ŷ;U,V) − I(Ŷ;V|U) ≤ E[bits] + CE(v | ŷ,u) − H(V|U)                     sender unknown
+    I(U;Ŷ,D) ≤ I(U;D) + E[bits] + CE(v | ŷ,u,d) − H(V|U,D)                            sender D known
+
+because E[bits] ≥ H(Ŷ) for every code that can be decoded (H(Ŷ|D) where the code may depend on D) and
+CE ≥ H(V | what the helper reads). The second is needed wherever the server knows who sent ŷ and encoders differ:
+with V = D and Ŷ = D⊕U the first is 0 bits, and truly so for a stranger, while the server reads U exactly.
+Equivalently H(U|Ŷ) ≥ H(U,V) − E[bits] − CE, and H(U|Ŷ,D) ≥ H(U,V|D) − E[bits] − CE; Fano's inequality then
+bounds every attacker's accuracy. The argument is our own, from the chain rule.
+
+Averages are of bounded variables, in truth and not by trimming:
+* bits ≤ cap because the coder has an escape code (`with_escape`); bits above the cap are refused, since cutting
+  them would understate the rate;
+* the helper is mixed with the uniform law, (1−η)q + η/K_v, which is again a helper, so its loss is ≤ log₂(K_v/η).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedveil.certificates import confidence as bounds
+from fedveil.certificates.certificate import Certificate
+from fedveil.certificates.equivocation import KnownEquivocation, certify_accuracy
+from fedveil.errors import InputError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Observer = Literal["sender unknown", "sender known"]
+
+
+def rate_information_bound(
+    mean_bits: float, helper_cross_entropy: float, label_entropy: float, sender_information: float = 0.0
+) -> float:
+    """Return I(U;D) + E[bits] + CE − H(V|U[,D]) of known averages, in bits; never below 0. A plain number.
+
+    >>> rate_information_bound(mean_bits=1.0, helper_cross_entropy=0.0, label_entropy=1.0)
+    0.0
+    """
+    return max(0.0, sender_information + mean_bits + helper_cross_entropy - label_entropy)
+
+
+def with_escape(bits: npt.ArrayLike, raw_bits: float, escape_probability: float = 1e-3) -> FloatArray:
+    """Return the lengths of the code that sends one flag and then either the coder's word or ŷ verbatim.
+
+    The flag has probabilities (1−η, η); the shorter way is taken. Raw words of `raw_bits` must really exist: ŷ is
+    clamped to 2^raw_bits possible values. Kraft's inequality holds, and no length exceeds raw_bits − log₂ η.
+    """
+    if not 0.0 < escape_probability < 1.0:
+        raise InputError(f"escape code: its probability must lie strictly between 0 and 1, got {escape_probability}")
+    coded = np.asarray(bits, dtype=np.float64) - math.log2(1.0 - escape_probability)
+    return np.minimum(coded, raw_bits - math.log2(escape_probability))
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutRate:
+    """Held-out records, drawn independently and seen by neither coder nor helper while they were fitted.
+
+    Attributes:
+        bits: each record's code length under the coder that is really used.
+        bits_cap: the length that the coder never exceeds; see `with_escape`.
+        helper_log_probabilities: natural logarithms of the helper's q(· | ŷ, u[, d]), one row per record.
+        task: v, codes 0 … K_v−1, the columns of the helper's rows.
+        attribute: u, codes 0 … K_u−1.
+        attribute_values: K_u.
+        sender: d, one code per record; needed where the observer knows the sender.
+        uses_sender: whether the coder or the helper depends on the sender (one per device, or d as an input).
+        helper_floor: η, the share of the uniform law mixed into the helper.
+    """
+
+    bits: FloatArray
+    bits_cap: float
+    helper_log_probabilities: FloatArray
+    task: IntArray
+    attribute: IntArray
+    attribute_values: int
+    sender: IntArray | None = None
+    uses_sender: bool = False
+    helper_floor: float = 1e-3
+
+    def __post_init__(self) -> None:
+        bits = np.asarray(self.bits, dtype=np.float64)
+        helper = np.asarray(self.helper_log_probabilities, dtype=np.float64)
+        if bits.ndim != 1 or len(bits) < 2 or helper.ndim != 2 or len(helper) != len(bits):
+            raise InputError("rate: needs at least two records, one code length and one row of the helper for each")
+        if not (bits.min() >= 0.0 and bits.max() <= self.bits_cap + 1e-9 and math.isfinite(self.bits_cap)):
+            raise InputError(
+                f"rate: code lengths must lie in [0, bits_cap = {self.bits_cap}], got up to {bits.max():.4g}; "
+                "give the coder an escape code (with_escape) instead of cutting lengths"
+            )
+        if not np.allclose(np.exp(helper).sum(axis=1), 1.0, atol=1e-4):
+            raise InputError("rate: the helper's rows must be natural log-probabilities that sum to 1; use log_softmax")
+        if not 0.0 < self.helper_floor < 1.0:
+            raise InputError(f"rate: helper_floor must lie strictly between 0 and 1, got {self.helper_floor}")
+        for name, many in (("task", helper.shape[1]), ("attribute", self.attribute_values), ("sender", None)):
+            codes = getattr(self, name)
+            if codes is None:
+                continue
+            codes = np.asarray(codes, dtype=np.int64)
+            if codes.shape != bits.shape or codes.min() < 0 or (many is not None and codes.max() >= many):
+                raise InputError(f"rate: {name} must be one code per record, 0 … {'' if many is None else many - 1}")
+            object.__setattr__(self, name, codes)
+        object.__setattr__(self, "bits", bits)
+        object.__setattr__(self, "helper_log_probabilities", helper)
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    def cost(self) -> tuple[FloatArray, float]:
+        """Return every record's bits plus the floored helper's loss in bits, and the most it can be."""
+        q = np.exp(self.helper_log_probabilities)
+        many = q.shape[1]
+        at_label = q[np.arange(len(q)), self.task] / q.sum(axis=1)
+        loss = -np.log2((1.0 - self.helper_floor) * at_label + self.helper_floor / many)
+        return np.asarray(self.bits + loss), self.bits_cap + math.log2(many / self.helper_floor)
+
+
+def certify_information(held_out: HeldOutRate, *, observer: Observer, confidence: float = 0.95) -> Certificate:
+    """Certify, at the confidence, an upper bound on I(U;Ŷ) (sender unknown) or I(U;Ŷ,D) (sender known)."""
+    _check_observer(held_out, observer)
+    task_values = held_out.helper_log_probabilities.shape[1]
+    if observer == "sender unknown":
+        share = (1.0 - confidence) / 2.0
+        entropy = bounds.conditional_entropy_lower_bound(held_out.task, held_out.attribute, task_values, share)
+        information = _mean_cost(held_out, share) - entropy
+    else:
+        # I(U;D) − H(V|U,D) = H(U) − H(U,V|D): one conditional entropy to bound instead of two.
+        share = (1.0 - confidence) / 3.0
+        information = (
+            bounds.entropy_upper_bound(held_out.attribute, held_out.attribute_values, share)
+            + _mean_cost(held_out, share)
+            - _joint_entropy(held_out, observer, share)
+        )
+    most = math.log2(held_out.attribute_values)
+    return Certificate(
+        quantity="information (bits)",
+        bound=min(most, max(0.0, information)),
+        direction="upper",
+        assumptions=_assumptions(held_out, observer),
+        does_not_cover=_DOES_NOT_COVER,
+        method=f"rate certificate, {observer}",
+        citation=_CITATION,
+        confidence=confidence,
+    )
+
+
+def known_equivocation(held_out: HeldOutRate, *, observer: Observer, confidence: float = 0.95) -> KnownEquivocation:
+    """Return a lower confidence bound on H(U|Ŷ), or on H(U|Ŷ,D) where the sender is known."""
+    _check_observer(held_out, observer)
+    share = (1.0 - confidence) / 2.0
+    bits = _joint_entropy(held_out, observer, share) - _mean_cost(held_out, share)
+    return KnownEquivocation(
+        bits=min(math.log2(held_out.attribute_values), max(0.0, bits)),
+        values=held_out.attribute_values,
+        source="lower confidence bound",
+        basis=f"rate certificate, {observer}, {len(held_out)} held-out records",
+        confidence=confidence,
+    )
+
+
+def certify_rate_accuracy(held_out: HeldOutRate, *, observer: Observer, confidence: float = 0.95) -> Certificate:
+    """Certify, at the confidence, a ceiling on every attacker's accuracy: the equivocation through Fano."""
+    certificate = certify_accuracy(known_equivocation(held_out, observer=observer, confidence=confidence))
+    return dataclasses.replace(
+        certificate,
+        assumptions={**certificate.assumptions, **_assumptions(held_out, observer)},
+        does_not_cover=(*certificate.does_not_cover, *_DOES_NOT_COVER),
+        method=f"rate certificate, {observer}, then Fano's inequality",
+        citation=f"{certificate.citation}; {_CITATION}",
+    )
+
+
+_DOES_NOT_COVER = ("parameters and updates", "further releases about the same person", "another population")
+_CITATION = "chain rule, see fedveil.certificates.rate; Maurer and Pontil 2009; Reeb and Wolf 2015"
+
+
+def _mean_cost(held_out: HeldOutRate, alpha: float) -> float:
+    cost, most = held_out.cost()
+    return bounds.mean_upper_bound(cost, 0.0, most, alpha)
+
+
+def _joint_entropy(held_out: HeldOutRate, observer: Observer, alpha: float) -> float:
+    """Return a lower bound on H(U,V), or on H(U,V|D) where the observer knows D."""
+    task_values = held_out.helper_log_probabilities.shape[1]
+    pairs = held_out.attribute * task_values + held_out.task
+    given = held_out.sender if observer == "sender known" else None
+    return bounds.conditional_entropy_lower_bound(pairs, given, held_out.attribute_values * task_values, alpha)
+
+
+def _check_observer(held_out: HeldOutRate, observer: Observer) -> None:
+    if observer not in ("sender unknown", "sender known"):
+        raise InputError(f"rate: observer must be 'sender unknown' or 'sender known', got {observer!r}")
+    if observer == "sender known" and held_out.sender is None:
+        raise InputError("rate: an observer who knows the sender needs `sender`, one code per record")
+    if observer == "sender unknown" and held_out.uses_sender:
+        raise InputError(
+            "rate: a coder or helper that depends on the sender says nothing about a stranger's view; "
+            "use one coder and helper for all, or observer='sender known'"
+        )
+
+
+def _assumptions(held_out: HeldOutRate, observer: Observer) -> dict[str, object]:
+    return {
+        "observer": observer,
+        "held-out records": len(held_out),
+        "records drawn independently": True,
+        "coder and helper fixed before the held-out records were seen": True,
+        "longest code word (bits)": float(held_out.bits_cap),
+        "helper floor": float(held_out.helper_floor),
+        "releases per person": 1,
+    }
