@@ -78,18 +78,19 @@ def read_vectors(
     path = Path(path)
     if _suffix(path, _ARRAYS + _TABLES) in _ARRAYS:
         vectors, names = _flat(_array(path, key), path)
+        if columns is None:
+            _wanted(names, drop, path)
         chosen = _wanted(names, columns, path)
-        if chosen is not None:
-            vectors, names = vectors[:, [int(name) for name in chosen]], list(chosen)
+        kept = [name for name in (names if chosen is None else chosen) if name not in drop]
+        if kept != names:
+            vectors, names = vectors[:, [int(name) for name in kept]], kept
     else:
         if key is not None:
             raise InputError(f"{path}: a key chooses an array of an .npz file; choose columns of a table")
-        vectors, names = _columns_as_vectors(read_table(path, columns), drop, path)
-    if columns is None:
-        _wanted(names, [*drop], path)
-    if drop:
-        kept = [i for i, name in enumerate(names) if name not in drop]
-        vectors, names = vectors[:, kept], [names[i] for i in kept]
+        frame = read_table(path, columns)
+        if columns is None:
+            _wanted([str(name) for name in frame.columns], drop, path)
+        vectors, names = _columns_as_vectors(frame.drop(columns=[*drop], errors="ignore"), path)
     if not names:
         raise InputError(f"{path}: no column is left to read; drop fewer, or choose others")
     _refuse_non_finite(vectors, names, path)
@@ -206,20 +207,16 @@ def _flat(array: npt.NDArray[Any], path: Path) -> tuple[FloatArray, list[str]]:
     if not len(array):
         raise InputError(f"{path}: has no rows (shape {array.shape}); give one vector per row")
     flat = array.reshape(len(array), -1)
-    if array.dtype != np.float32:
+    if array.dtype.kind != "f" or array.dtype.itemsize != 4:
         flat = flat.astype(np.float64)
     return flat.astype(flat.dtype.newbyteorder("="), copy=False), [str(i) for i in range(flat.shape[1])]
 
 
-def _columns_as_vectors(frame: pd.DataFrame, drop: Sequence[str], path: Path) -> tuple[FloatArray, list[str]]:
+def _columns_as_vectors(frame: pd.DataFrame, path: Path) -> tuple[FloatArray, list[str]]:
     blocks: list[FloatArray] = []
     names: list[str] = []
     for name in map(str, frame.columns):
         series = frame[name]
-        if name in drop:  # kept in place, so that the names can be checked; never looked at
-            blocks.append(np.zeros((len(frame), 1)))
-            names.append(name)
-            continue
         numbers = None if series.dtype.kind in "mM" else numbers_of(series)
         if numbers is not None:
             blocks.append(numbers[:, None])
@@ -235,7 +232,7 @@ def _columns_as_vectors(frame: pd.DataFrame, drop: Sequence[str], path: Path) ->
             known = series.dropna()
             example = f" (such as {str(known.iloc[0])[:30]!r})" if len(known) else ""
             raise InputError(f"{path}: column {name!r} holds text{example}, not numbers; drop it or choose columns")
-    return np.concatenate(blocks, axis=1), names
+    return np.concatenate([np.zeros((len(frame), 0)), *blocks], axis=1), names
 
 
 def _refuse_non_finite(vectors: FloatArray, names: Sequence[str], path: Path) -> None:

@@ -31,7 +31,6 @@ def read_csv(
 
     data = _utf8(data, where)
     names = _header(data, where, delimiter)
-    _refuse_unclosed_quote(data, where, delimiter)
     wanted = choose(names)
 
     def parse(block_size: int) -> Any:
@@ -57,6 +56,7 @@ def read_csv(
             table = parse(min(len(data) + 1, 2**31 - 1))  # a row longer than a block: one block for all
     except (pa.ArrowException, ValueError) as fault:
         raise _ragged(data, where, delimiter, len(names), fault) from fault
+    _refuse_bad_quotes(data, where, delimiter, table.num_rows)
     return _trimmed(table)
 
 
@@ -135,17 +135,25 @@ def _rows(data: bytes, delimiter: str) -> Any:
     )
 
 
-def _refuse_unclosed_quote(data: bytes, where: str, delimiter: str) -> None:
-    """An unclosed quote swallows the rest of the file as one cell; whole quotes come in pairs."""
-    if data.count(b'"') % 2 == 0:
+def _refuse_bad_quotes(data: bytes, where: str, delimiter: str, rows: int) -> None:
+    """Look closely where quotes do not pair, or where quoted line ends made fewer rows than lines.
+
+    An unclosed quote swallows the lines up to the next quote as one cell, and so shifts every later row.
+    """
+    quotes = data.count(b'"')
+    body = data.rstrip()
+    lines = (body.count(b"\n") or body.count(b"\r")) + 1
+    if not quotes or (quotes % 2 == 0 and lines == rows + 1):
         return
     reader, begun = _rows(data, delimiter), 1
     try:
         for _ in reader:
             begun = reader.line_num + 1
     except csv.Error as fault:
-        if "unexpected end" in str(fault):
-            raise InputError(f"{where}: a quote opened on line {begun} is never closed; close or remove it") from fault
+        raise InputError(
+            f"{where}: a quote opened on line {begun} is not closed, or closed amid a cell ({fault}); "
+            "mend it (a quote inside a quoted cell is written twice)"
+        ) from fault
 
 
 def _refuse_blank_lines(data: bytes, where: str) -> None:

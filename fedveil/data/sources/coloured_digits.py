@@ -107,9 +107,10 @@ class ColouredDigits(Source):
         )
         colours = _draw(colour_given_digit, labels, seed)
         joint = colour_given_digit * (np.bincount(labels, minlength=10) / len(labels))[:, None]
+        in_use = joint.sum(axis=0) > 0  # a random palette may leave a colour out
         return AttributeData(
             x=_painted(images, None if greyscale else colours),
-            attributes={"colour": Attribute("colour", colours, tuple(COLOURS))},
+            attributes={"colour": _attribute(colours, in_use)},
             split=digits.split[rows],
             y=Attribute("digit", labels, tuple("0123456789")) if target else None,
             name=self.name,
@@ -154,6 +155,11 @@ def _draw(colour_given_digit: Floats, digits: IntArray, seed: int) -> IntArray:
     cumulative = np.cumsum(colour_given_digit, axis=1)
     cumulative /= cumulative[:, -1:]  # so that rounding never leaves a gap below 1
     return np.asarray((uniform[:, None] >= cumulative[digits]).sum(axis=1), dtype=np.int64)
+
+
+def _attribute(colours: IntArray, in_use: npt.NDArray[np.bool_]) -> Attribute:
+    names = tuple(name for name, used in zip(COLOURS, in_use, strict=True) if used)
+    return Attribute("colour", (np.cumsum(in_use) - 1)[colours], names)
 
 
 def _painted(images: Bytes, colours: IntArray | None) -> npt.NDArray[np.float32]:

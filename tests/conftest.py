@@ -1,0 +1,43 @@
+"""What tests share: where the published data sets are, and a cache that no test can spoil."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def data_root() -> Path | None:
+    """Return FEDVEIL_DATA, or the folder shared/data beside the checkout, or None."""
+    chosen = os.environ.get("FEDVEIL_DATA")
+    if chosen:
+        return Path(chosen)
+    beside = REPOSITORY.parent / "shared" / "data"
+    return beside if beside.is_dir() else None
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Return a function that finds a published data set's folder, or skips the test aloud."""
+    root = data_root()
+
+    def find(name: str) -> Path:
+        if root is None or not (root / name).is_dir():
+            pytest.skip(f"the data set {name} is not here: set FEDVEIL_DATA")
+        monkeypatch.setenv("FEDVEIL_DATA", str(root))
+        return root / name
+
+    return find
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Hide every folder of data and use an empty cache, which is returned."""
+    monkeypatch.delenv("FEDVEIL_DATA", raising=False)
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("FEDVEIL_CACHE", str(cache))
+    return cache
