@@ -18,7 +18,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from fedveil.errors import InputError
 from fedveil.information.entropy import plug_in_conditional_entropy, plug_in_entropy
@@ -55,8 +55,8 @@ def proportion_bounds(successes: int, trials: int, alpha: float) -> tuple[float,
     check_alpha(alpha)
     if not 0 <= successes <= trials:
         raise InputError(f"proportion: needs 0 ≤ successes ≤ trials, got {successes} of {trials}")
-    low = 0.0 if successes == 0 else float(beta.ppf(alpha, successes, trials - successes + 1))
-    high = 1.0 if successes == trials else float(beta.ppf(1.0 - alpha, successes + 1, trials - successes))
+    low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, alpha))
+    high = 1.0 if successes == trials else float(betaincinv(successes + 1, trials - successes, 1.0 - alpha))
     return low, high
 
 

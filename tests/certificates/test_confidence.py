@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from fedveil.certificates import confidence as c
+from fedveil.errors import InputError
+from fedveil.information.entropy import conditional_entropy, entropy
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@given(st.integers(2, 12), seeds)
+def test_no_law_has_more_variance_of_information(values: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    laws = [rng.dirichlet(np.full(values, shape)) for shape in (0.1, 0.5, 1.0, 5.0) for _ in range(5)]
+    r = rng.uniform(0.0, 1.0)
+    laws.append(np.append(np.full(values - 1, r / (values - 1)), 1.0 - r))
+    for law in laws:
+        law = law[law > 1e-300]
+        mean = -(law * np.log(law)).sum()
+        assert (law * np.log(law) ** 2).sum() - mean**2 <= c.largest_information_variance(values)
+
+
+@given(st.integers(2, 6), st.integers(1, 4), seeds, st.floats(0.01, 0.95))
+def test_the_surprise_is_sub_gamma_above_and_sub_gaussian_below(values: int, given_: int, seed: int, s: float) -> None:
+    """The inequality of cumulants on which both entropy bounds rest, computed exactly."""
+    rng = np.random.default_rng(seed)
+    weights = rng.dirichlet(np.ones(given_))
+    rows = rng.dirichlet(np.full(values, rng.choice([0.2, 1.0])), size=given_).clip(1e-12)
+    rows /= rows.sum(axis=1, keepdims=True)
+    joint = weights[:, None] * rows
+    surprise = -np.log(rows)
+    mean = (joint * surprise).sum()
+    between = 0.25 * math.log(values) ** 2 if given_ > 1 else 0.0
+    variance = c.largest_information_variance(values) + between
+    upper = math.log((joint * np.exp(s * (surprise - mean))).sum())
+    assert upper <= variance * (-math.log(1.0 - s) - s) + 1e-12
+    if given_ == 1:
+        lower = math.log((joint * np.exp(-s * (surprise - mean))).sum())
+        assert lower <= 0.5 * variance * s**2 + 1e-12
+
+
+def test_entropy_bounds_cover_and_are_not_vacuous() -> None:
+    rng = np.random.default_rng(0)
+    alpha, below, above, above_given, plug_in_above = 0.3, 0, 0, 0, 0
+    trials = 400
+    for _ in range(trials):
+        values, cells, n = 4, 2, 150
+        joint = rng.dirichlet(np.full(values * cells, 1.0))
+        draw = rng.choice(values * cells, size=n, p=joint)
+        labels, given_ = draw // cells, draw % cells
+        table = joint.reshape(values, cells)
+        truth, truth_given = entropy(table.sum(axis=1)), conditional_entropy(table)
+        above += c.conditional_entropy_lower_bound(labels, None, values, alpha) > truth
+        above_given += c.conditional_entropy_lower_bound(labels, given_, values, alpha) > truth_given
+        below += c.entropy_upper_bound(labels, values, alpha) < truth
+        plug_in_above += c.plug_in_conditional_entropy(labels, given_) > truth_given
+    assert max(below, above, above_given) <= alpha * trials
+    # The plain plug-in is no lower bound: without the slack the test above would fail.
+    assert plug_in_above > 0.2 * trials
+    n = 20_000
+    labels, given_ = rng.integers(0, 10, n), rng.integers(0, 3, n)
+    assert c.conditional_entropy_lower_bound(labels, given_, 10, 0.025) > math.log2(10) - 0.1
+    skewed = (rng.uniform(size=n) < 0.1).astype(int)
+    assert c.entropy_upper_bound(skewed, 2, 0.025) < entropy([0.1, 0.9]) + 0.04
+
+
+def test_empirical_bernstein_covers_a_skewed_mean_and_gains_from_small_variance() -> None:
+    rng = np.random.default_rng(1)
+    mean, alpha, trials = 0.02, 0.2, 500
+    failures = sum(
+        c.mean_upper_bound((rng.uniform(size=80) < mean).astype(float), 0.0, 1.0, alpha) < mean for _ in range(trials)
+    )
+    assert failures <= alpha * trials
+    quiet = 0.5 + 0.001 * rng.standard_normal(20_000).clip(-3, 3)
+    hoeffding = 0.5 + math.sqrt(math.log(1 / 0.05) / (2 * 20_000))
+    assert c.mean_upper_bound(quiet, 0.0, 1.0, 0.05) < hoeffding
+    sample, depth = np.array([0.1, 0.5, 0.3] * 20), math.log(2 / 0.5)
+    by_hand = 0.3 + math.sqrt(2 * sample.var(ddof=1) * depth / 60) + 7 * 2.0 * depth / (3 * 59)
+    assert c.mean_upper_bound(sample, -1.0, 1.0, 0.5) == pytest.approx(by_hand)
+    assert c.mean_upper_bound([0.1, 0.5], 0.0, 1.0, 0.01) == 1.0
+
+
+@given(st.integers(1, 60), st.floats(0.0, 1.0), st.floats(0.01, 0.4))
+def test_clopper_pearson_covers_exactly(trials: int, p: float, alpha: float) -> None:
+    counts = np.arange(trials + 1)
+    mass = binom.pmf(counts, trials, p)
+    bounds = np.array([c.proportion_bounds(int(k), trials, alpha) for k in counts])
+    assert mass[bounds[:, 0] > p + 1e-12].sum() <= alpha + 1e-9
+    assert mass[bounds[:, 1] < p - 1e-12].sum() <= alpha + 1e-9
+
+
+def test_an_event_that_never_could_happen_leaves_everything_open() -> None:
+    assert c.proportion_bounds(0, 0, 0.05) == (0.0, 1.0)
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(InputError, match="must lie in"):
+        c.mean_upper_bound([0.0, 2.0], 0.0, 1.0, 0.05)
+    with pytest.raises(InputError, match="two records"):
+        c.mean_upper_bound([0.0], 0.0, 1.0, 0.05)
+    with pytest.raises(InputError, match="failure probability"):
+        c.proportion_bounds(1, 2, 0.0)
+    with pytest.raises(InputError, match="successes"):
+        c.proportion_bounds(3, 2, 0.05)
