@@ -35,6 +35,7 @@ class AttributeData:
             that we make ourselves.
         feature_names: names of x's columns, for tables.
         name: where the data comes from.
+        facts: what the source knows besides: records left out, columns dropped, a known leakage in bits.
     """
 
     x: npt.NDArray[np.float32]

@@ -97,7 +97,7 @@ class Loans(Source):
     attributes = ("race", "gender", "age")
     targets = ("affordability",)
     folder = "loans"
-    # FHFA has withdrawn the direct link of 2009; this public copy has its name and layout.
+    # A public copy of FHFA's file, pinned by its commit; FHFA's own page is in the citation.
     files = (
         PublishedFile(
             _FILE,
