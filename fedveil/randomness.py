@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 
 def child_seed(seed: int, *purpose: str | int) -> int:
@@ -27,6 +30,8 @@ def numpy_generator(seed: int, *purpose: str | int) -> np.random.Generator:
 
 def torch_generator(seed: int, *purpose: str | int) -> torch.Generator:
     """Return a CPU generator of torch's for one purpose."""
+    import torch  # two seconds that commands without a network need not spend
+
     generator = torch.Generator()
     generator.manual_seed(child_seed(seed, *purpose))
     return generator

@@ -1,0 +1,174 @@
+"""What a panel found: figures, each an estimate against the attackers tried, never a guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from fedveil.figures import Estimate
+
+
+@dataclass(frozen=True)
+class AttackerFigures:
+    """One attacker's figures on the victims; `validation_balanced_accuracy` is what it was chosen by."""
+
+    name: str
+    accuracy: Estimate
+    gap: Estimate
+    balanced_accuracy: Estimate
+    auc: Estimate
+    advantage: Estimate
+    mutual_information_bits: Estimate
+    validation_balanced_accuracy: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the form that `--json` prints."""
+        figures = {name: value.as_dict() for name, value in vars(self).items() if isinstance(value, Estimate)}
+        return {"name": self.name, **figures, "validation_balanced_accuracy": self.validation_balanced_accuracy}
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """What the vectors add to columns that the attacker knew already (paired over the same victims)."""
+
+    columns: tuple[str, ...]
+    baseline: AttackerFigures
+    balanced_accuracy: Estimate
+    auc: Estimate
+    mutual_information_bits: Estimate
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the form that `--json` prints."""
+        return {
+            "columns": list(self.columns),
+            "baseline": self.baseline.as_dict(),
+            "balanced_accuracy": self.balanced_accuracy.as_dict(),
+            "auc": self.auc.as_dict(),
+            "mutual_information_bits": self.mutual_information_bits.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The panel's findings about one attribute.
+
+    Attributes:
+        attribute, classes: the attribute and its values' names.
+        n: labelled records by pool: auxiliary, validation, victims.
+        groups: how many groups the victims form, or None.
+        prior: accuracy of always guessing the most frequent value.
+        attackers: all that were tried, strongest first by validation.
+        mutual_information_bits: of the attacker whose posterior was best on validation; a lower bound, estimated.
+        detectable_advantage: the smallest advantage this many victims could have shown (power .8).
+        p_value: of a balanced accuracy this high, were there nothing to read.
+        adjusted_p_value: the same, corrected (Holm) for all attributes asked about at once.
+        confidence: level of the intervals; above .95 where several attributes share the error (Bonferroni).
+        beyond: what the vectors add to what the attacker knew, where columns were given.
+    """
+
+    attribute: str
+    classes: tuple[str, ...]
+    n: tuple[int, int, int]
+    unlabelled: int
+    groups: int | None
+    prior: Estimate
+    attackers: tuple[AttackerFigures, ...]
+    mutual_information_bits: Estimate
+    mutual_information_attacker: str
+    detectable_advantage: float
+    p_value: float
+    adjusted_p_value: float
+    confidence: float
+    seed: int
+    beyond: Beyond | None = None
+
+    @property
+    def worst(self) -> AttackerFigures:
+        """The attacker chosen on validation: the strongest."""
+        return self.attackers[0]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the form that `--json` prints."""
+        found: dict[str, Any] = {
+            "attribute": self.attribute,
+            "n": sum(self.n),
+            "classes": list(self.classes),
+            "prior": self.prior.as_dict(),
+            "worst": self.worst.as_dict(),
+            "attackers": [attacker.as_dict() for attacker in self.attackers],
+            "mutual_information_bits": self.mutual_information_bits.as_dict(),
+            "mutual_information_attacker": self.mutual_information_attacker,
+            "detectable_advantage": self.detectable_advantage,
+            "p_value": self.p_value,
+            "adjusted_p_value": self.adjusted_p_value,
+            "split": dict(zip(("auxiliary", "validation", "victims"), self.n, strict=True)),
+            "groups": self.groups,
+            "unlabelled": self.unlabelled,
+            "confidence": self.confidence,
+            "seed": self.seed,
+            "kind": "estimate, against the attackers tried",
+        }
+        return found | ({"beyond": self.beyond.as_dict()} if self.beyond else {})
+
+    def in_words(self) -> list[str]:
+        """Say what the figures mean, a line each."""
+        worst, chance = self.worst, 1 / len(self.classes)
+        p_value = f"p = {self.adjusted_p_value:.2g}" if self.adjusted_p_value > 1e-12 else "p < 1e-12"
+        lines = [
+            f"{self.attribute}: the strongest attacker ({worst.name}, chosen on validation) reads it at balanced accuracy "
+            f"{worst.balanced_accuracy.estimate:.3f}, where guessing gives {chance:.3f}, and gains "
+            f"{self.mutual_information_bits.estimate:.3f} bits.",
+            f"{self.n[2]:,} victims could have shown an advantage of {self.detectable_advantage:.3f} or more; "
+            f"{p_value} that what was seen is chance.",
+        ]
+        if self.unlabelled:
+            lines.append(f"{self.unlabelled:,} records without a label were left out.")
+        if self.beyond:
+            lines.append(
+                f"Beyond {', '.join(self.beyond.columns)} (read at {self.beyond.baseline.balanced_accuracy} from these "
+                f"alone), the vectors add {self.beyond.balanced_accuracy} of balanced accuracy and "
+                f"{self.beyond.mutual_information_bits} bits."
+            )
+        return lines
+
+    def __str__(self) -> str:
+        worst = self.worst
+        return (
+            f"{self.attribute}: {worst.name} reads it at balanced accuracy {worst.balanced_accuracy} "
+            f"(chance {1 / len(self.classes):.3f}); accuracy {worst.accuracy}, prior {self.prior.estimate:.3f}; "
+            f"advantage {worst.advantage}; information {self.mutual_information_bits} bits "
+            f"(estimate, against the attackers tried)"
+        )
+
+
+def as_table(judgement: Judgement) -> Table:
+    """Lay a judgement out for the terminal, strongest attacker first."""
+    level = f"{100 * judgement.confidence:.4g}%"
+    table = Table(title=Text(f"What the vectors say about {judgement.attribute}"), title_justify="left")
+    table.add_column("attacker")
+    for heading in ("balanced accuracy", "accuracy", "AUC", "advantage", "information (bits)"):
+        table.add_column(heading, justify="right")
+    for rank, attacker in enumerate(judgement.attackers):
+        figures: Sequence[Estimate] = (
+            attacker.balanced_accuracy,
+            attacker.accuracy,
+            attacker.auc,
+            attacker.advantage,
+            attacker.mutual_information_bits,
+        )
+        table.add_row(Text(attacker.name), *map(str, figures), style="bold" if rank == 0 else None)
+    chance = 1 / len(judgement.classes)
+    table.add_row(
+        "(guessing)", f"{chance:.3f}", f"{judgement.prior.estimate:.3f}", "0.500", "0.000", "0.000", style="dim"
+    )
+    table.caption = (
+        f"Estimates against the attackers tried, not guarantees; {level} intervals over {judgement.n[2]:,} victims"
+        + (f" in {judgement.groups:,} groups" if judgement.groups is not None else "")
+        + ". Strongest by validation first."
+    )
+    table.caption_justify = "left"
+    return table

@@ -1,0 +1,169 @@
+"""The panel: several attackers of different kinds, the strongest chosen on validation, trials on victims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.stats import norm
+
+from fedveil import plugins
+from fedveil.attacks.attack import FloatArray
+from fedveil.attacks.judgement import Beyond, Judgement
+from fedveil.attacks.measures import chance_error, detectable_advantage, interval
+from fedveil.attacks.trial import Question, Trial
+from fedveil.errors import InputError
+from fedveil.federation.view import Pool, View
+from fedveil.randomness import child_seed, numpy_generator
+
+FULL = ("logistic", "mlp-small", "mlp-large", "rbf-svm", "forest", "boosting")
+QUICK = ("logistic", "mlp-small", "boosting")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Attackers by name ("fedveil.attacks" entry points), and how they are judged.
+
+    Every attacker is trained anew on the auxiliary pool, calibrated and ranked on validation by balanced
+    accuracy, and trials on victims it has never seen. All figures are estimates.
+
+    Attributes:
+        attackers: names of the attackers to try.
+        seed: all randomness derives from it.
+        draws: bootstrap draws behind each interval.
+        confidence: level of the intervals, shared among the attributes that are judged together.
+        device: where networks are trained.
+        progress: called with a line whenever an attacker starts.
+    """
+
+    attackers: tuple[str, ...] = FULL
+    seed: int = 0
+    draws: int = 1000
+    confidence: float = 0.95
+    device: str = "auto"
+    progress: Callable[[str], None] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.attackers:
+            raise InputError("a panel needs at least one attacker")
+        if self.draws < 100 or not 0 < self.confidence < 1:
+            raise InputError(f"panel: draws must be at least 100 (got {self.draws}), confidence in (0, 1)")
+
+    def judge(self, view: View, attribute: str | None = None) -> Judgement:
+        """Judge one attribute; the view's only one where none is named."""
+        if attribute is None:
+            if len(view.attribute_names) != 1:
+                raise InputError(f"name the attribute to judge, one of: {', '.join(view.attribute_names)}")
+            attribute = view.attribute_names[0]
+        return self._judge(view, attribute, self.confidence)
+
+    def judge_all(self, view: View) -> list[Judgement]:
+        """Judge every attribute of the view together, worst first.
+
+        The intervals hold simultaneously (Bonferroni: each at 1 − (1 − confidence) / m), and the
+        p-values are adjusted by Holm's step-down rule.
+        """
+        names = view.attribute_names
+        level = 1 - (1 - self.confidence) / len(names)
+        judgements = [self._judge(view, name, level) for name in names]
+        adjusted = holm([judgement.p_value for judgement in judgements])
+        found = [replace(j, adjusted_p_value=p) for j, p in zip(judgements, adjusted, strict=True)]
+        return sorted(found, key=lambda j: -j.worst.advantage.estimate)
+
+    def _judge(self, view: View, attribute: str, confidence: float) -> Judgement:
+        pools = (view.auxiliary, view.validation, view.victims)
+        asked = view.about(attribute)
+        labels = asked.victims.attributes[attribute]
+        classes, groups = len(labels.values), asked.victims.groups
+        trials = self._try_all(asked, attribute, _everything)
+        ranked = sorted(trials, key=lambda trial: -trial.validation_balanced_accuracy)
+        informed = max(trials, key=lambda trial: trial.validation_information)
+        beyond = None
+        if asked.victims.given is not None:
+            baseline = self._try_all(asked, attribute, _given_only)
+            beyond = _beyond(ranked[0], informed, baseline, confidence, view.given_names)
+        worst_draws = ranked[0].draws["balanced_accuracy"]
+        error = max(float(np.nanstd(worst_draws[1:])), chance_error(labels.codes, classes, groups))
+        p_value = float(norm.sf((worst_draws[0] - 1 / classes) / error))
+        return Judgement(
+            attribute=attribute,
+            classes=labels.values,
+            n=(len(asked.auxiliary), len(asked.validation), len(asked.victims)),
+            unlabelled=sum(map(len, pools)) - len(asked.auxiliary) - len(asked.validation) - len(asked.victims),
+            groups=None if groups is None else len(np.unique(groups)),
+            prior=interval(ranked[0].draws["prior"], confidence),
+            attackers=tuple(one.figures(confidence) for one in ranked),
+            mutual_information_bits=interval(informed.draws["mutual_information_bits"], confidence),
+            mutual_information_attacker=informed.name,
+            detectable_advantage=detectable_advantage(labels.codes, classes, groups, confidence),
+            p_value=p_value,
+            adjusted_p_value=p_value,
+            confidence=confidence,
+            seed=self.seed,
+            beyond=beyond,
+        )
+
+    def _try_all(self, asked: View, attribute: str, look: Callable[[Pool], FloatArray]) -> list[Trial]:
+        question = Question.ask(asked, attribute, look)
+        trials = []
+        for name in self.attackers:
+            if self.progress:
+                self.progress(f"{attribute}: {name}")
+            attack = plugins.load("fedveil.attacks", name)(
+                seed=child_seed(self.seed, "attack", attribute, name), device=self.device
+            )
+            # The same draws for every attacker on an attribute, so that differences are paired.
+            rng = numpy_generator(self.seed, "bootstrap", attribute)
+            trials.append(Trial.run(name, attack, question, self.draws, rng))
+        return trials
+
+
+def panel(kind: str | Sequence[str] = "full", **settings: object) -> Panel:
+    """Return a panel: "full", "quick" (three attackers, for demos), or attackers by name."""
+    presets = {"full": FULL, "quick": QUICK}
+    if isinstance(kind, str) and kind not in presets:
+        raise InputError(f"panel {kind!r} is not known: choose full or quick, or give a list of attackers")
+    names = presets[kind] if isinstance(kind, str) else tuple(kind)
+    return Panel(attackers=names, **settings)  # type: ignore[arg-type]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjust p-values by Holm's step-down rule, in the order given.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p_values)
+    adjusted, running = np.empty(len(p_values)), 0.0
+    for rank, index in enumerate(order):
+        running = max(running, min(1.0, (len(order) - rank) * p_values[index]))
+        adjusted[index] = running
+    return [float(p) for p in adjusted]
+
+
+def _everything(pool: Pool) -> FloatArray:
+    return pool.vectors if pool.given is None else np.hstack([pool.given, pool.vectors])
+
+
+def _given_only(pool: Pool) -> FloatArray:
+    assert pool.given is not None
+    return pool.given
+
+
+def _beyond(
+    worst: Trial, informed: Trial, baseline: list[Trial], confidence: float, columns: tuple[str, ...]
+) -> Beyond:
+    """Compare with attackers who saw the given columns only; every draw is shared, so differences are paired."""
+    known = max(baseline, key=lambda trial: trial.validation_balanced_accuracy)
+    known_informed = max(baseline, key=lambda trial: trial.validation_information)
+    added = {name: worst.draws[name] - known.draws[name] for name in ("balanced_accuracy", "auc")}
+    bits = "raw_information"
+    conditional = np.maximum(informed.draws[bits] - known_informed.draws[bits], 0)
+    return Beyond(
+        columns=columns,
+        baseline=known.figures(confidence),
+        balanced_accuracy=interval(added["balanced_accuracy"], confidence),
+        auc=interval(added["auc"], confidence),
+        mutual_information_bits=interval(conditional, confidence),
+    )

@@ -1,0 +1,92 @@
+"""One attacker's trial: fitted on auxiliary vectors, calibrated on validation, scored on victims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedveil.attacks.attack import Attack, FloatArray, Labelled
+from fedveil.attacks.calibration import Calibration, calibrate
+from fedveil.attacks.judgement import AttackerFigures
+from fedveil.attacks.measures import Predictions, interval, resampled
+from fedveil.attacks.standardise import Standardiser
+from fedveil.data.attribute import IntArray
+from fedveil.federation.view import Pool, View
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Standardised vectors and codes of the three pools, and what was known of the classes beforehand."""
+
+    auxiliary: Labelled
+    validation: Labelled
+    victims: Labelled
+    groups: IntArray | None
+    classes: int
+
+    @property
+    def prior(self) -> FloatArray:
+        """Class frequencies in the attacker's own data."""
+        codes = np.concatenate([self.auxiliary.codes, self.validation.codes])
+        return np.bincount(codes, minlength=self.classes) / len(codes)
+
+    @classmethod
+    def ask(cls, view: View, attribute: str, look: Callable[[Pool], FloatArray]) -> Question:
+        """Pose the question about what `look` shows of each vector, standardised by the attacker's own data."""
+        scale = Standardiser.fit(look(view.auxiliary))
+
+        def labelled(pool: Pool) -> Labelled:
+            return Labelled(scale.apply(look(pool)), pool.attributes[attribute].codes)
+
+        return cls(
+            auxiliary=labelled(view.auxiliary),
+            validation=labelled(view.validation),
+            victims=labelled(view.victims),
+            groups=view.victims.groups,
+            classes=len(view.victims.attributes[attribute].values),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """An attacker's measures under every bootstrap draw (entry 0: the sample itself), and its rank on validation."""
+
+    name: str
+    draws: dict[str, FloatArray]
+    validation_balanced_accuracy: float
+    validation_information: float
+
+    @classmethod
+    def run(cls, name: str, attack: Attack, question: Question, draws: int, rng: np.random.Generator) -> Trial:
+        """Fit, calibrate and score one attacker."""
+        attack.fit(question.auxiliary, question.validation, question.classes)
+        scores = attack.scores(question.validation.vectors)
+        calibration = calibrate(scores, question.validation.codes, question.prior)
+        seen = _predict(scores, question.validation.codes, calibration, question.prior)
+        recalls = [(seen.balanced[seen.codes == code] == code).mean() for code in range(question.classes)]
+        victims = question.victims
+        predictions = _predict(attack.scores(victims.vectors), victims.codes, calibration, question.prior)
+        return cls(
+            name=name,
+            draws=resampled(predictions, question.groups, draws, rng),
+            validation_balanced_accuracy=float(np.mean(recalls)),
+            validation_information=float(seen.information.mean()),
+        )
+
+    def figures(self, confidence: float) -> AttackerFigures:
+        """Summarise the draws at a level of confidence."""
+        names = ("accuracy", "gap", "balanced_accuracy", "auc", "advantage", "mutual_information_bits")
+        return AttackerFigures(
+            name=self.name,
+            **{name: interval(self.draws[name], confidence) for name in names},
+            validation_balanced_accuracy=self.validation_balanced_accuracy,
+        )
+
+
+def _predict(
+    scores: FloatArray, codes: IntArray, calibration: tuple[Calibration, Calibration], prior: FloatArray
+) -> Predictions:
+    balanced, natural = (one.log_posterior(scores) for one in calibration)
+    return Predictions(codes, balanced.argmax(axis=1), natural.argmax(axis=1), natural, prior)

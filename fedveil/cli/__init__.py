@@ -1,0 +1,63 @@
+"""The command line: `fedveil …`, one file per command.
+
+A user's mistake gets one line on stderr and exit code 2, never a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from fedveil import __version__
+from fedveil import cli_data as data
+from fedveil.cli import demo, leak
+from fedveil.errors import InputError
+
+app = typer.Typer(
+    name="fedveil",
+    help="Train, attack, certify and report attribute privacy in federated learning.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo.demo)
+app.command("leak")(leak.leak)
+app.add_typer(data.app, name="data")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fedveil {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    pass
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command and exit with its code."""
+    try:
+        code = app(args=arguments, standalone_mode=False)
+    except InputError as fault:
+        code = _complain(str(fault))
+    except click.ClickException as fault:
+        code = _complain(f"{fault.format_message()} (see: fedveil --help)")
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        code = _complain("interrupted", 130)
+    except BrokenPipeError:  # the reader of our output has gone; there is nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(line: str, code: int = 2) -> int:
+    typer.echo(f"fedveil: {' '.join(line.split())}", err=True)
+    return code

@@ -1,0 +1,127 @@
+"""`fedveil leak`: what anybody's vectors say about an attribute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import typer
+
+from fedveil.cli.output import JsonOption, console_for, print_json, progress
+from fedveil.data.attribute import Attribute, IntArray, intersect
+from fedveil.errors import InputError
+from fedveil.tables import column, encode_columns, read_table, read_vectors, same_rows
+
+
+def leak(
+    vectors: Annotated[Path, typer.Argument(help="One vector per row: .npy, .npz, .csv or .parquet.")],
+    attribute: Annotated[
+        list[str], typer.Option(help="FILE:COLUMN with the sensitive attribute, row by row; repeat for several.")
+    ],
+    given: Annotated[str, typer.Option(help="Columns of that file which the attacker knows already: age,zip.")] = "",
+    group: Annotated[str, typer.Option(help="Column of that file saying whose vector it is; persons stay whole.")] = "",
+    intersections: Annotated[bool, typer.Option(help="Also judge all attributes jointly (sex × race).")] = False,
+    columns: Annotated[str, typer.Option(help="Only these columns of VECTORS: a,b,c.")] = "",
+    key: Annotated[str, typer.Option(help="Which array of an .npz file.")] = "",
+    bins: Annotated[int, typer.Option(help="Quantile classes of a continuous attribute.")] = 3,
+    panel: Annotated[str, typer.Option(help="full, quick, or attackers by name: logistic,boosting.")] = "full",
+    fail_above: Annotated[
+        float | None, typer.Option(help="Exit with 1 if the worst attacker's balanced accuracy exceeds this.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split, the attackers and the intervals.")] = 0,
+    device: Annotated[str, typer.Option(help="Where networks are trained: auto, cpu, cuda.")] = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Measure what an attacker reads about an attribute out of vectors that left devices.
+
+    Trains a panel of attackers on one part of the rows, chooses the strongest by balanced accuracy on a second
+    and reports it on a third that none of them has seen. The figures are estimates, not guarantees.
+    """
+    if fail_above is not None and not 0 <= fail_above <= 1:
+        raise InputError(f"--fail-above is a balanced accuracy between 0 and 1, got {fail_above}")
+    asked = [_file_and_column(text) for text in attribute]
+    first = asked[0][0]
+    known, whose = _names(given), group or None
+    tables = {file: read_table(file) for file in dict.fromkeys(file for file, _ in asked)}
+    attributes = {}
+    for file, name in asked:
+        if name in attributes:
+            raise InputError(f"attribute {name!r} is asked for twice; name each once")
+        attributes[name] = Attribute.from_column(name, column(tables[file], name, file), bins)
+    for name in [*known, *([whose] if whose else [])]:
+        if name in attributes:
+            raise InputError(f"{name!r} is the attribute itself: it cannot also be given, nor be the group")
+    extra = tables[first]
+    side = pd.DataFrame({name: column(extra, name, first) for name in known}) if known else None
+    groups = None if whose is None else _group_ids(column(extra, whose, first))
+
+    # Where labels stand beside the vectors in one file, they are no part of the vectors.
+    own = [name for file, name in asked if _same(file, vectors)]
+    own += [name for name in [*known, *([whose] if whose else [])] if _same(first, vectors)]
+    matrix, _ = read_vectors(vectors, key=key or None, columns=_names(columns) or None, drop=[] if columns else own)
+    same_rows({str(vectors): len(matrix)} | {str(file): len(table) for file, table in tables.items()})
+    if intersections:
+        if len(attributes) < 2:
+            raise InputError("--intersections needs at least two attributes; repeat --attribute")
+        joint = intersect(list(attributes.values()))
+        attributes[joint.name] = joint
+
+    from fedveil.attacks.judgement import as_table  # the libraries behind the panel take seconds to load
+    from fedveil.attacks.panel import Panel
+    from fedveil.attacks.panel import panel as panel_of
+    from fedveil.federation.view import View
+
+    view = View.of_vectors(
+        matrix,
+        attributes,
+        groups=groups,
+        given=None if side is None else encode_columns(side)[0],
+        given_names=tuple(known),
+        seed=seed,
+    )
+    console = console_for(json)
+    kind = panel if panel in ("full", "quick") else _names(panel)
+    with progress(console) as show:
+        judges: Panel = panel_of(kind, seed=seed, device=device, progress=show)
+        judgements = judges.judge_all(view)
+    for judgement in judgements:
+        console.print(as_table(judgement))
+        for line in judgement.in_words():
+            console.print(line, markup=False)
+    worst = judgements[0]
+    if json:
+        found = worst.as_dict()
+        if len(judgements) > 1:
+            found["attributes"] = [judgement.as_dict() for judgement in judgements]
+        print_json(found)
+    if fail_above is not None:
+        highest = max(judgements, key=lambda judgement: judgement.worst.balanced_accuracy.estimate)
+        read = highest.worst.balanced_accuracy.estimate
+        if read > fail_above:
+            typer.echo(f"fedveil: {highest.attribute} is read at {read:.3f}, above --fail-above {fail_above}", err=True)
+            raise typer.Exit(1)
+
+
+def _file_and_column(text: str) -> tuple[Path, str]:
+    file, colon, name = text.rpartition(":")
+    if not colon or not file or not name:
+        raise InputError(f"--attribute {text!r}: write FILE:COLUMN, as in people.csv:sex")
+    return Path(file), name
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _same(a: Path, b: Path) -> bool:
+    return a.resolve() == b.resolve()
+
+
+def _group_ids(whose: pd.Series) -> IntArray:
+    """Number the groups; a record of nobody known is a group of its own."""
+    codes = pd.factorize(whose)[0].astype(np.int64)
+    nobody = codes < 0
+    codes[nobody] = codes.max(initial=-1) + 1 + np.arange(nobody.sum())
+    return codes

@@ -1,0 +1,37 @@
+"""Networks built from a shape, their weights drawn from an explicit generator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+
+def mlp(sizes: Sequence[int], generator: torch.Generator) -> nn.Sequential:
+    """Return Linear layers of the given sizes with ReLU between them.
+
+    Weights and biases follow U(−1/√fan_in, 1/√fan_in), torch's own default, without its global state.
+
+    >>> mlp([4, 8, 2], torch.Generator().manual_seed(0))(torch.zeros(3, 4)).shape
+    torch.Size([3, 2])
+    """
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in pairwise(sizes):
+        linear = nn.Linear(fan_in, fan_out, device="meta").to_empty(device="cpu")
+        bound = 1 / math.sqrt(fan_in)
+        for parameter in linear.parameters():
+            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+        layers += [linear, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def pick_device(device: str = "auto") -> torch.device:
+    """Return the named device; "auto" is a GPU where there is one."""
+    if device != "auto":
+        return torch.device(device)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

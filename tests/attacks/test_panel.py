@@ -1,0 +1,187 @@
+import importlib
+import sys
+
+import numpy as np
+import pytest
+
+from fedveil import plugins
+from fedveil.attacks import FULL, Attack, Panel, panel
+from fedveil.attacks.panel import holm
+from fedveil.data import Attribute, intersect
+from fedveil.errors import InputError
+from fedveil.federation.view import View
+
+
+def attribute(codes, name="u"):
+    return Attribute.from_column(name, np.asarray(codes))
+
+
+def view_of(vectors, codes, **options):
+    return View.of_vectors(vectors, {"u": attribute(codes)}, **options)
+
+
+@pytest.fixture(scope="module")
+def shifted():
+    """Two thousand vectors whose first coordinate is shifted by u: the optimum is Φ(.75) = .773."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, 2000)
+    vectors = rng.normal(size=(2000, 6))
+    vectors[:, 0] += 1.5 * codes
+    return vectors, codes
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_every_attacker_reads_a_shift(name, shifted):
+    judgement = Panel(attackers=(name,), draws=200).judge(view_of(*shifted))
+    assert 0.68 < judgement.worst.balanced_accuracy.estimate < 0.85
+    assert judgement.p_value < 1e-6
+    assert judgement.worst.auc.estimate > 0.78
+
+
+@pytest.mark.parametrize("name", [name for name in FULL if name != "logistic"])
+def test_every_attacker_but_the_linear_one_reads_an_exclusive_or(name):
+    rng = np.random.default_rng(1)
+    vectors = rng.normal(size=(3000, 2))
+    codes = (vectors[:, 0] * vectors[:, 1] > 0).astype(int)
+    assert Panel(attackers=(name,), draws=100).judge(view_of(vectors, codes)).worst.balanced_accuracy.estimate > 0.9
+
+
+def test_nothing_is_found_where_there_is_nothing():
+    rng = np.random.default_rng(2)
+    found = [
+        panel("quick", draws=100, seed=seed).judge(view_of(rng.normal(size=(600, 4)), rng.integers(0, 2, 600)))
+        for seed in range(8)
+    ]
+    assert sum(judgement.p_value < 0.05 for judgement in found) <= 2
+    assert all(judgement.mutual_information_bits.low < 0.02 for judgement in found)
+
+
+def test_a_weighted_attacker_sees_what_an_unweighted_one_misses():
+    rng = np.random.default_rng(3)
+    codes = (rng.random(6000) < 0.1).astype(int)
+    vectors = rng.normal(size=(6000, 3))
+    vectors[:, 0] += 0.8 * codes
+    judgement = Panel(attackers=("logistic",), draws=100).judge(view_of(vectors, codes))
+    assert judgement.worst.balanced_accuracy.estimate > 0.62
+    assert (
+        judgement.worst.accuracy.estimate >= judgement.prior.estimate - 0.01
+    )  # judged by accuracy, it guesses the prior
+
+
+def test_the_same_seed_gives_the_same_figures_to_the_last_bit(shifted):
+    first, second = (panel("full", draws=100, seed=5).judge(view_of(*shifted, seed=5)) for _ in range(2))
+    assert first == second
+    assert first != panel("full", draws=100, seed=6).judge(view_of(*shifted, seed=6))
+
+
+def test_victims_labels_are_read_for_scoring_only(shifted):
+    vectors, codes = shifted
+    view = view_of(vectors, codes)
+    guessed = []
+    for victims in (view.victims.attributes["u"].codes, 1 - view.victims.attributes["u"].codes):
+        swapped = View(
+            view.auxiliary,
+            view.validation,
+            type(view.victims)(view.victims.vectors, {"u": Attribute("u", victims, ("0", "1"))}),
+        )
+        guessed.append(panel("quick", draws=100).judge(swapped).worst)
+    # With the victims' labels flipped the same guesses are right exactly where they were wrong.
+    assert guessed[0].name == guessed[1].name
+    assert guessed[0].balanced_accuracy.estimate + guessed[1].balanced_accuracy.estimate == pytest.approx(1)
+
+
+def test_multi_valued_continuous_and_unlabelled(shifted):
+    vectors, _ = shifted
+    age = vectors[:, 1] * 10 + 40
+    age[::10] = np.nan
+    view = View.of_vectors(vectors, {"age": Attribute.from_column("age", age)})
+    judgement = Panel(attackers=("boosting",), draws=100).judge(view)
+    assert len(judgement.classes) == 3
+    assert judgement.unlabelled == 200
+    assert judgement.prior.estimate == pytest.approx(1 / 3, abs=0.02)
+    assert judgement.worst.balanced_accuracy.estimate > 0.9
+
+
+def test_several_attributes_and_their_intersection_are_corrected_for_multiplicity(shifted):
+    vectors, codes = shifted
+    rng = np.random.default_rng(4)
+    attributes = {"u": attribute(codes), "coin": attribute(rng.integers(0, 2, len(codes)), "coin")}
+    joint = intersect(list(attributes.values()))
+    found = Panel(attackers=("logistic",), draws=200).judge_all(
+        View.of_vectors(vectors, {**attributes, joint.name: joint})
+    )
+    assert [j.attribute for j in found][-1] == "coin"
+    assert all(j.confidence == pytest.approx(1 - 0.05 / 3) for j in found)
+    assert all(j.adjusted_p_value >= j.p_value for j in found)
+    assert found[-1].adjusted_p_value > 0.05
+    alone = Panel(attackers=("logistic",), draws=200).judge(View.of_vectors(vectors, {"u": attributes["u"]}))
+    together = next(j for j in found if j.attribute == "u")
+    assert together.worst.balanced_accuracy.low <= alone.worst.balanced_accuracy.low
+
+
+def test_leakage_beyond_what_the_attacker_knew():
+    rng = np.random.default_rng(5)
+    codes = rng.integers(0, 2, 4000)
+    known = rng.normal(size=(4000, 1)) + codes[:, None]
+    repeats = known + 0.01 * rng.normal(size=known.shape)  # says nothing that is not known
+    adds = rng.normal(size=(4000, 1)) + codes[:, None]
+    found = {
+        name: Panel(attackers=("logistic",), draws=300).judge(view_of(vectors, codes, given=known)).beyond
+        for name, vectors in {"repeats": repeats, "adds": adds}.items()
+    }
+    assert found["repeats"].balanced_accuracy.low <= 0.005
+    assert found["repeats"].mutual_information_bits.low < 0.002
+    assert found["adds"].balanced_accuracy.low > 0.02
+    assert found["adds"].mutual_information_bits.low > 0.05
+
+
+def test_constant_and_extreme_vectors_run_through_every_attacker():
+    codes = np.arange(300) % 2
+    for vectors in (np.full((300, 3), 7.0), np.where(codes, 1e200, -1e200)[:, None] * np.ones((1, 2))):
+        judgement = panel("full", draws=100).judge(view_of(vectors, codes))
+        assert 0 <= judgement.worst.balanced_accuracy.estimate <= 1
+    assert judgement.worst.balanced_accuracy.estimate == 1
+
+
+def test_holm():
+    assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_a_third_party_s_attack_joins_by_entry_point(tmp_path, monkeypatch, shifted):
+    (tmp_path / "their_attack.py").write_text(
+        "import numpy as np\n"
+        "from fedveil.attacks import Attack\n"
+        "class FirstColumn(Attack):\n"
+        "    name = 'first-column'\n"
+        "    def fit(self, auxiliary, validation, classes): pass\n"
+        "    def scores(self, vectors): return np.stack([-vectors[:, 0], vectors[:, 0]], 1)\n"
+    )
+    info = tmp_path / "theirs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[fedveil.attacks]\nfirst-column = their_attack:FirstColumn\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    assert "first-column" in plugins.found("fedveil.attacks")
+    judgement = panel(["first-column"], draws=100).judge(view_of(*shifted))
+    assert judgement.worst.balanced_accuracy.estimate > 0.72
+    assert issubclass(sys.modules["their_attack"].FirstColumn, Attack)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: panel("fulll"), "full or quick"),
+        (lambda: panel(["boostin"]).judge(view_of(np.eye(30), np.arange(30) % 2)), "did you mean 'boosting'"),
+        (lambda: panel([]), "at least one"),
+        (lambda: Panel(draws=3), "at least 100"),
+        (lambda: panel().judge(view_of(np.eye(30), np.zeros(30))), "one value"),
+        (lambda: panel().judge(view_of(np.eye(30), np.arange(30) % 2), "v"), "no attribute 'v'"),
+        (lambda: panel().judge(view_of(np.eye(30), [0] * 29 + [1])), "missing from"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused_in_one_line(make, says):
+    with pytest.raises(InputError, match=says) as fault:
+        make()
+    assert "\n" not in str(fault.value)
