@@ -33,7 +33,7 @@ def gaussian_for_bits(bits: float, prior: float) -> float:
     """Return the distance of the two means at which I(U; R) = bits."""
     from scipy.optimize import brentq
 
-    if bits == 0.0:
+    if bits <= gaussian_bits(0.0, prior):  # nothing, but for rounding
         return 0.0
     farthest = 40.0
     if gaussian_bits(farthest, prior) < bits:
@@ -77,6 +77,6 @@ def confusion_for_bits(bits: float, prior: Floats) -> float:
     useless = (len(prior) - 1) / len(prior)
     if bits >= confusion_bits(0.0, prior):
         return 0.0
-    if bits == 0.0:
+    if bits <= confusion_bits(useless, prior):  # nothing, but for rounding
         return useless
     return float(brentq(lambda error: confusion_bits(error, prior) - bits, 0.0, useless, xtol=1e-14))

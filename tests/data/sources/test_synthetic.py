@@ -53,6 +53,12 @@ def test_the_error_solves_for_the_bits(weights, share):
     assert confusion_bits(confusion_for_bits(bits, prior), prior) == pytest.approx(bits, abs=1e-8)
 
 
+@pytest.mark.parametrize("bits", [0.0, 1e-300, 1e-17, 1e-12])
+def test_next_to_nothing_is_solved_too(bits):
+    assert gaussian_for_bits(bits, 1 / 3) == pytest.approx(0.0, abs=1e-4)
+    assert confusion_for_bits(bits, np.array([2 / 3, 1 / 3])) == pytest.approx(0.5, abs=1e-4)
+
+
 def test_bayes_accuracy_of_gaussians():
     assert gaussian_bayes_accuracy(2.0, 0.5) == pytest.approx(norm.cdf(1.0))
     rng = np.random.default_rng(0)
