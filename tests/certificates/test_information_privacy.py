@@ -140,6 +140,9 @@ def test_infinite_epsilon_leaks_at_most_everything() -> None:
     assert corrected_leakage_bound(math.inf, 1.5) == 1.5
     assert corrected_leakage_bound(0.0, 1.5) == 0.0
     assert printed_leakage_bound(0.1, 2.0) < 0.0
+    half = math.log(2.0)
+    assert corrected_leakage_bound(half, 3.0) == pytest.approx(0.5 * 3.0 + 0.5)
+    assert printed_leakage_bound(half, 3.0) == pytest.approx(-3.0 + 2.0)
 
 
 def test_a_known_law_is_certified() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -14,6 +15,7 @@ from fedveil.certificates import (
     rate_information_bound,
     with_escape,
 )
+from fedveil.certificates import confidence as bounds
 from fedveil.errors import InputError
 from fedveil.information.entropy import conditional_entropy, entropy, mutual_information
 
@@ -161,6 +163,46 @@ def test_certificates_cover_the_truth_where_the_bound_is_tight() -> None:
     assert max(under, under_server, under_accuracy) <= (1.0 - confidence) * trials
     # Plain averages fall short of the truth in a large share of draws: the slack is needed.
     assert naive_under > 0.3 * trials
+
+
+def noisy_law() -> np.ndarray:
+    """Ŷ is V through noise, so that the helper cannot know V: its loss is part of the bound."""
+    uv = np.array([[0.4, 0.1], [0.15, 0.35]])
+    return np.asarray(uv[None, :, :, None] * np.array([[0.8, 0.2], [0.2, 0.8]]))
+
+
+def test_the_helpers_loss_counts_in_full() -> None:
+    held = sample(noisy_law(), 50, np.random.default_rng(6), by_sender=False)
+    q = np.exp(held.helper_log_probabilities)
+    naive = [
+        b - math.log2(0.999 * q[i, v] + 0.001 / 2) for i, (b, v) in enumerate(zip(held.bits, held.task, strict=True))
+    ]
+    cost, most = held.cost()
+    assert cost == pytest.approx(np.array(naive))
+    assert most == pytest.approx(held.bits_cap + math.log2(2 / 0.001))
+    # A helper that rules the truth out entirely costs the most, and stays within it.
+    wrong = dataclasses.replace(held, helper_log_probabilities=np.log(np.eye(2)[1 - held.task].clip(1e-300)))
+    assert wrong.cost()[0].max() <= most + 1e-9
+    assert (wrong.cost()[0] - wrong.bits) == pytest.approx(math.log2(2 / 0.001))
+
+
+def test_the_certificates_are_the_confidence_bounds_put_together() -> None:
+    held = sample(noisy_law(), 5000, np.random.default_rng(7), by_sender=False)
+    cost, most = held.cost()
+    pairs = 2 * held.attribute + held.task
+    mean = bounds.mean_upper_bound(cost, 0.0, most, 0.025)
+    expected = mean - bounds.conditional_entropy_lower_bound(held.task, held.attribute, 2, 0.025)
+    assert certify_information(held, observer="sender unknown").bound == pytest.approx(min(1.0, expected))
+    left = bounds.conditional_entropy_lower_bound(pairs, None, 4, 0.025) - mean
+    assert known_equivocation(held, observer="sender unknown").bits == pytest.approx(max(0.0, left))
+    share = 0.05 / 3
+    known = (
+        bounds.entropy_upper_bound(held.attribute, 2, share)
+        + bounds.mean_upper_bound(cost, 0.0, most, share)
+        - bounds.conditional_entropy_lower_bound(pairs, held.sender, 4, share)
+    )
+    assert certify_information(held, observer="sender known").bound == pytest.approx(min(1.0, known))
+    assert 0.0 < expected < 1.0
 
 
 def test_with_enough_records_the_certificate_is_close_to_the_exact_bound() -> None:
