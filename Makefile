@@ -5,7 +5,7 @@ BIN := .venv/bin
 FEDVEIL_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 export FEDVEIL_DATA
 
-.PHONY: demo test test-slow lint types docs reproduce bench setup clean
+.PHONY: demo test test-slow lint types docs reproduce setup clean
 
 setup: .venv/.installed
 
@@ -32,6 +32,9 @@ types: setup
 
 docs: setup
 	$(BIN)/mkdocs build --strict --quiet
+
+reproduce: setup
+	$(BIN)/python studies/information_coverage.py
 
 clean:
 	rm -rf .venv site build *.egg-info

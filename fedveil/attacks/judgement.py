@@ -119,8 +119,8 @@ class Judgement:
         worst, chance = self.worst, 1 / len(self.classes)
         p_value = f"p = {self.adjusted_p_value:.2g}" if self.adjusted_p_value > 1e-12 else "p < 1e-12"
         lines = [
-            f"{self.attribute}: the strongest attacker ({worst.name}, chosen on validation) reads it at balanced accuracy "
-            f"{worst.balanced_accuracy.estimate:.3f}, where guessing gives {chance:.3f}, and gains "
+            f"{self.attribute}: the strongest attacker ({worst.name}, chosen on validation) reads it at balanced "
+            f"accuracy {worst.balanced_accuracy.estimate:.3f}, where guessing gives {chance:.3f}, and gains "
             f"{self.mutual_information_bits.estimate:.3f} bits.",
             f"{self.n[2]:,} victims could have shown an advantage of {self.detectable_advantage:.3f} or more; "
             f"{p_value} that what was seen is chance.",

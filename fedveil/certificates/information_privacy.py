@@ -101,8 +101,8 @@ def corrected_leakage_bound(epsilon: float, attribute_entropy: float) -> float:
 def printed_leakage_bound(epsilon: float, attribute_entropy: float) -> float:
     """Return eq. 22 as printed, (1 − e^ε)·H(U) + e^ε·ε/ln 2.
 
-    Where it fails: on about half of random cases, wherever ε/ln 2 is small beside H(U); it then falls below
-    ΔC*, even below 0. The sign of the exponent is wrong.
+    Where it fails: on a fifth to a half of random laws, by how they are drawn; wherever ε/ln 2 is small beside
+    H(U), it falls below ΔC*, even below 0. The sign of the exponent is wrong.
     """
     if math.isinf(_checked(epsilon)):
         return math.inf

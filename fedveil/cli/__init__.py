@@ -9,13 +9,14 @@ import os
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 from fedveil import __version__
-from fedveil import cli_data as data
-from fedveil.cli import demo, leak
+from fedveil.cli import data, demo, leak
 from fedveil.errors import InputError
+
+# Typer carries click under another name in newer versions; the base of its faults is the same in all.
+_Fault: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 app = typer.Typer(
     name="fedveil",
@@ -48,9 +49,10 @@ def main(arguments: list[str] | None = None) -> None:
         code = app(args=arguments, standalone_mode=False)
     except InputError as fault:
         code = _complain(str(fault))
-    except click.ClickException as fault:
-        code = _complain(f"{fault.format_message()} (see: fedveil --help)")
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except _Fault as fault:
+        message = fault.format_message()  # type: ignore[attr-defined]
+        code = _complain(f"{message} (see: fedveil --help)") if message else 2  # no message: the help was shown
+    except (KeyboardInterrupt, typer.Abort):
         code = _complain("interrupted", 130)
     except BrokenPipeError:  # the reader of our output has gone; there is nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,7 +13,7 @@ from fedveil.errors import InputError
 GROUP = "fedveil.data"
 
 
-def sources() -> list[str]:
+def available() -> list[str]:
     """Return the names of all registered data sources."""
     return list(plugins.found(GROUP))
 
@@ -32,7 +32,7 @@ def load(
     """Load data by the name of its source.
 
     Args:
-        name: one of `sources()`.
+        name: one of `available()`.
         target: the task's label; None for data without a task.
         sensitive: the attributes to protect, or a single one.
         seed: of the split and of whatever the source draws.

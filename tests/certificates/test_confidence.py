@@ -87,7 +87,7 @@ def test_empirical_bernstein_covers_a_skewed_mean_and_gains_from_small_variance(
     assert c.mean_upper_bound([0.1, 0.5], 0.0, 1.0, 0.01) == 1.0
 
 
-@given(st.integers(1, 60), st.floats(0.0, 1.0), st.floats(0.01, 0.4))
+@given(st.integers(1, 60), st.floats(1e-9, 1.0 - 1e-9), st.floats(0.01, 0.4))
 def test_clopper_pearson_covers_exactly(trials: int, p: float, alpha: float) -> None:
     counts = np.arange(trials + 1)
     mass = binom.pmf(counts, trials, p)

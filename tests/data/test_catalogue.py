@@ -30,14 +30,14 @@ class Foreign(Source):
 
 
 def test_ours_are_listed():
-    assert {"adult", "coloured_digits", "loans", "synthetic", "table"} <= set(fedveil.data.sources())
+    assert {"adult", "coloured_digits", "loans", "synthetic", "table"} <= set(fedveil.data.available())
 
 
 def test_third_parties_register_theirs(monkeypatch):
     points = {name: EntryPoint(name, f"elsewhere:{name}", "fedveil.data") for name in ("foreign", "odd")}
     monkeypatch.setattr(plugins, "found", lambda group: points)
     monkeypatch.setattr(EntryPoint, "load", lambda self: Foreign if self.name == "foreign" else object)
-    assert fedveil.data.sources() == ["foreign", "odd"]
+    assert fedveil.data.available() == ["foreign", "odd"]
     assert len(fedveil.data.load("foreign", sensitive="u", n=12)) == 12
     with pytest.raises(InputError, match=r"is no fedveil\.data\.Source"):
         fedveil.data.load("odd", sensitive="u")

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,7 +18,7 @@ def test_no_person_is_both_learned_from_and_attacked(n, people, seed):
     view = View.of_vectors(np.arange(n), {"u": Attribute.from_column("u", groups % 2)}, groups=groups, seed=seed)
     pools = (view.auxiliary, view.validation, view.victims)
     seen = [set(pool.groups.tolist()) for pool in pools]
-    assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
+    assert all(not (a & b) for a, b in itertools.combinations(seen, 2))
     rows = np.concatenate([pool.vectors[:, 0] for pool in pools])
     assert sorted(rows.tolist()) == list(range(n))
 

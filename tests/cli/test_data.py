@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from fedveil.cli_data import app
+from fedveil.cli.data import app
 from fedveil.data import catalogue
 from fedveil.errors import InputError
 
@@ -60,7 +60,7 @@ def test_a_broken_plugin_does_not_hide_the_others(nowhere, monkeypatch):
             raise InputError("data 'table' cannot be loaded")
         return catalogue.find_source(name)
 
-    monkeypatch.setattr("fedveil.cli_data.find_source", broken)
+    monkeypatch.setattr("fedveil.cli.data.find_source", broken)
     rows = {row["name"]: row for row in json.loads(run("list", "--json").stdout)["sources"]}
     assert "cannot be loaded" in rows["table"]["where"]
     assert rows["synthetic"]["where"] == "needs no files"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
-from fedveil.data.catalogue import find_source, sources
+from fedveil.cli.output import JsonOption, console_for, print_json
+from fedveil.data.catalogue import available, find_source
 from fedveil.data.locate import Found, fetch, find
 from fedveil.data.source import Source
 from fedveil.errors import InputError
@@ -19,43 +20,43 @@ app = typer.Typer(help="Data sets: list them, fetch them, find their files.", no
 _HEADS = ("what", "attributes", "targets", "where")
 
 Name = Annotated[str, typer.Argument(help="A data set's name, as `fedveil data list` shows it.")]
-Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout; all else goes to stderr.")]
 
 
 @app.command("list")
-def list_sources(as_json: Json = False) -> None:
+def list_sources(json: JsonOption = False) -> None:
     """List the data sets: what they hold and where they are found."""
-    rows = [_row(name) for name in sources()]
+    rows = [_row(name) for name in available()]
     table = Table(Column("name", no_wrap=True), *(Column(head, overflow="fold") for head in _HEADS))
     for row in rows:
-        table.add_row(
+        cells = (
             row["name"],
             row["description"],
             ", ".join(row["attributes"]) or "any column",
             ", ".join(row["targets"]) or "any column",
             row["where"],
         )
-    Console(stderr=as_json, markup=False).print(table)
-    if as_json:
-        typer.echo(json.dumps({"sources": rows}))
+        table.add_row(*map(Text, cells))  # plain text: a third party's description is not markup
+    console_for(json).print(table)
+    if json:
+        print_json({"sources": rows})
 
 
 @app.command("fetch")
-def fetch_source(name: Name, as_json: Json = False) -> None:
+def fetch_source(name: Name, json: JsonOption = False) -> None:
     """Download a data set, unless all of it is here already."""
     source = find_source(name)
     found = fetch(source) if source.files else None
-    _tell(source, found, as_json)
+    _tell(source, found, json)
 
 
 @app.command("path")
-def path_of_source(name: Name, as_json: Json = False) -> None:
+def path_of_source(name: Name, json: JsonOption = False) -> None:
     """Print the folder that holds a data set's files."""
     source = find_source(name)
     found = find(source) if source.files else None
     if source.files and found is None:
         raise InputError(f"{name}: is not on this machine; fetch it: fedveil data fetch {name}")
-    _tell(source, found, as_json)
+    _tell(source, found, json)
 
 
 def _tell(source: Source, found: Found | None, as_json: bool) -> None:
@@ -70,7 +71,7 @@ def _tell(source: Source, found: Found | None, as_json: bool) -> None:
         files = {} if found is None else {name: str(path) for name, path in found.files.items()}
         where = "needs no files" if found is None else found.where
         folder = None if found is None else str(found.folder)
-        typer.echo(json.dumps({"name": source.name, "where": where, "folder": folder, "files": files}))
+        print_json({"name": source.name, "where": where, "folder": folder, "files": files})
 
 
 def _row(name: str) -> dict[str, Any]:
