@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 
-def mlp(sizes: Sequence[int], generator: torch.Generator) -> nn.Sequential:
-    """Return Linear layers of the given sizes with ReLU between them.
+def mlp(sizes: Sequence[int], generator: torch.Generator, *, last: nn.Module | None = None) -> nn.Sequential:
+    """Return Linear layers of the given sizes with ReLU between them, and `last` behind them where wanted.
 
     Weights and biases follow U(−1/√fan_in, 1/√fan_in), torch's own default, without its global state.
 
@@ -25,7 +25,7 @@ def mlp(sizes: Sequence[int], generator: torch.Generator) -> nn.Sequential:
         for parameter in linear.parameters():
             nn.init.uniform_(parameter, -bound, bound, generator=generator)
         layers += [linear, nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+    return nn.Sequential(*layers[:-1], *([] if last is None else [last]))
 
 
 def pick_device(device: str = "auto") -> torch.device:

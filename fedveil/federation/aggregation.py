@@ -1,0 +1,122 @@
+"""What the server makes of the devices' updates: (devices, size) in, (size,) out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedveil.errors import InputError
+
+
+class Aggregator(ABC):
+    """Combines updates; `weights` are the devices' numbers of records."""
+
+    needs: int = 1
+    """The fewest devices it can work with."""
+
+    @abstractmethod
+    def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
+        """Return the update that the server applies."""
+
+    def __call__(self, updates: Tensor, weights: Tensor) -> Tensor:
+        """Check that there are enough devices, then combine."""
+        if len(updates) < self.needs:
+            raise InputError(
+                f"{type(self).__name__} needs at least {self.needs} devices in a round, but {len(updates)} answered; "
+                f"sample more, or choose another aggregation"
+            )
+        return self.combine(updates, weights)
+
+
+@dataclass(frozen=True)
+class WeightedMean(Aggregator):
+    """Σ n_i Δ_i / Σ n_i (FedAvg, McMahan et al. 2017)."""
+
+    def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
+        """Average by number of records."""
+        shares = (weights / weights.sum()).to(updates.dtype)
+        return shares @ updates
+
+
+@dataclass(frozen=True)
+class Mean(Aggregator):
+    """The plain mean: every device counts alike."""
+
+    def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
+        """Average."""
+        return updates.mean(dim=0)
+
+
+@dataclass(frozen=True)
+class Median(Aggregator):
+    """The coordinate-wise median (Yin et al. 2018); the mean of the middle two where their number is even."""
+
+    def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
+        """Take the middle of every coordinate."""
+        ordered = updates.sort(dim=0).values
+        middle = len(updates) // 2
+        return ordered[middle] if len(updates) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+@dataclass(frozen=True)
+class TrimmedMean(Aggregator):
+    """The mean of every coordinate without its `trim` smallest and largest values (Yin et al. 2018)."""
+
+    trim: int = 1
+
+    def __post_init__(self) -> None:
+        if self.trim < 0:
+            raise InputError(f"trimmed mean: trim must not be negative, got {self.trim}")
+
+    @property
+    def needs(self) -> int:  # type: ignore[override]
+        """One value must be left in the middle."""
+        return 2 * self.trim + 1
+
+    def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
+        """Drop the extremes of every coordinate and average the rest."""
+        return updates.sort(dim=0).values[self.trim : len(updates) - self.trim].mean(dim=0)
+
+
+@dataclass(frozen=True)
+class Krum(Aggregator):
+    """The update closest to its n − f − 2 nearest ones (Blanchard et al. 2017), f of n devices being hostile.
+
+    With `keep` above one, the mean of that many best updates (multi-Krum).
+    """
+
+    hostile: int = 0
+    keep: int = 1
+
+    def __post_init__(self) -> None:
+        if self.hostile < 0 or self.keep < 1:
+            raise InputError(f"Krum: hostile {self.hostile} must not be negative, keep {self.keep} at least 1")
+
+    @property
+    def needs(self) -> int:  # type: ignore[override]
+        """n ≥ 2f + 3, for the guarantee and for a neighbour to exist."""
+        return max(2 * self.hostile + 3, self.keep)
+
+    def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
+        """Score every update by its nearest neighbours."""
+        distances = torch.cdist(updates, updates).square().fill_diagonal_(float("inf"))
+        near = len(updates) - self.hostile - 2
+        scores = distances.sort(dim=1).values[:, :near].sum(dim=1)
+        return updates[scores.argsort(stable=True)[: self.keep]].mean(dim=0)
+
+
+@dataclass(frozen=True)
+class MaskedMean(Aggregator):
+    """The weighted mean of every coordinate over the devices that sent it: exact zeros were left out.
+
+    For compressed models, whose devices send only some of their parameters.
+    """
+
+    def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
+        """Average each coordinate over its senders; what nobody sent stays as it was."""
+        sent = (updates != 0).to(updates.dtype) * weights.to(updates.dtype).unsqueeze(1)
+        total = sent.sum(dim=0)
+        return torch.where(total > 0, (updates * sent).sum(dim=0) / total.clamp_min(1e-12), 0)

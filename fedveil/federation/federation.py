@@ -1,0 +1,143 @@
+"""Federation: who takes part, how they are sampled, what the server does with what they send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fedveil.data.attribute import Attribute, IntArray
+from fedveil.data.attribute_data import AttributeData
+from fedveil.data.partition import IID, Partition, Partitioner
+from fedveil.errors import InputError
+from fedveil.federation.aggregation import Aggregator, WeightedMean
+from fedveil.federation.engine_plain import PlainEngine
+from fedveil.federation.engine_stacked import StackedEngine
+from fedveil.federation.work import Engine
+from fedveil.games.game import Game
+from fedveil.models import pick_device
+from fedveil.randomness import numpy_generator
+from fedveil.shields.shield import Identity, Shield
+
+if TYPE_CHECKING:
+    from fedveil.federation.run import RoundRecord, Run
+
+PerDevice = float | Sequence[float] | npt.NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """Devices with data, and a server that is honest but curious.
+
+    Attributes:
+        data: what the devices hold together.
+        devices: how many devices share the training records evenly, or a partitioner of another kind.
+        fraction: the share of devices sampled in each round, in (0, 1].
+        seed: all randomness derives from it: one generator per device, round and purpose.
+        shield: what every device does to a message before it leaves.
+        aggregation: what the server makes of the updates.
+        engine: "stacked" (fast) or "plain" (the readable reference).
+        unreliable: the probability that a sampled device drops out of a round.
+        device: where tensors live: "auto" is a GPU where there is one.
+        dtype: "float32" or "float64".
+        settings: hyper-parameters by name, one number for all devices or one each.
+        batch_sizes, local_epochs: one per device, in place of the stage's.
+        rate_scales: one factor per device on every learning rate.
+        own_attribute: the attribute that each device protects; losses read it as "own".
+        local_limit: bytes of local players' state held in memory; more goes to memory-mapped files.
+    """
+
+    data: AttributeData
+    devices: int | Partitioner = 100
+    fraction: float = 1.0
+    seed: int = 0
+    shield: Shield = field(default_factory=Identity)
+    aggregation: Aggregator = field(default_factory=WeightedMean)
+    engine: str = "stacked"
+    unreliable: float = 0.0
+    device: str = "auto"
+    dtype: str = "float32"
+    settings: Mapping[str, PerDevice] = field(default_factory=dict)
+    batch_sizes: Sequence[int] | None = None
+    local_epochs: Sequence[int] | None = None
+    rate_scales: Sequence[float] | None = None
+    own_attribute: Sequence[str] | None = None
+    local_limit: int = 2**31
+
+    partition: Partition = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise InputError(f"fraction must lie in (0, 1], got {self.fraction}")
+        if not 0 <= self.unreliable < 1:
+            raise InputError(f"unreliable is a probability below 1, got {self.unreliable}")
+        if self.engine not in ("stacked", "plain"):
+            raise InputError(f"engine {self.engine!r} is not known: choose stacked or plain")
+        if self.dtype not in ("float32", "float64"):
+            raise InputError(f"dtype {self.dtype!r} is not known: choose float32 or float64")
+        partitioner = IID(self.devices) if isinstance(self.devices, int) else self.devices
+        object.__setattr__(self, "partition", partitioner.deal(self.data, self.seed))
+        count = len(self.partition)
+        each: dict[str, Any] = {
+            name: getattr(self, name) for name in ("batch_sizes", "local_epochs", "rate_scales", "own_attribute")
+        }
+        each |= {f"setting {n!r}": v for n, v in self.settings.items() if not isinstance(v, int | float)}
+        for name, values in each.items():
+            if values is not None and len(values) != count:
+                raise InputError(f"{name}: {len(values)} values for {count} devices; give one per device")
+        for name in ("batch_sizes", "local_epochs"):
+            if any(value < 1 for value in getattr(self, name) or ()):
+                raise InputError(f"{name}: every device needs at least 1")
+        for name in self.own_attribute or ():
+            self.data.attribute(name)
+
+    def play(
+        self, game: Game, rounds: int | None = None, *, callbacks: Sequence[Callable[[RoundRecord], None]] = ()
+    ) -> Run:
+        """Play a game to its end; `rounds` replaces the rounds of stages that name none."""
+        from fedveil.federation.run import Run
+
+        return Run(self, game).play(rounds, callbacks=callbacks)
+
+    def sample(self, stage: str, round_number: int) -> IntArray:
+        """Return the devices that answer in a round: drawn without replacement, less those that drop out."""
+        rng = numpy_generator(self.seed, "sample", stage, round_number)
+        count = len(self.partition)
+        drawn = np.sort(rng.choice(count, max(1, round(self.fraction * count)), replace=False, shuffle=False))
+        answers = rng.random(len(drawn)) >= self.unreliable
+        return np.asarray(drawn[answers], dtype=np.int64)
+
+    def make_engine(self) -> Engine:
+        """Return a fresh engine."""
+        return StackedEngine() if self.engine == "stacked" else PlainEngine()
+
+    @property
+    def place(self) -> torch.device:
+        """Where tensors live."""
+        return pick_device(self.device)
+
+    @property
+    def number_type(self) -> torch.dtype:
+        """The type of all weights and features."""
+        return torch.float64 if self.dtype == "float64" else torch.float32
+
+    def setting(self, values: PerDevice, devices: IntArray) -> npt.NDArray[np.float64]:
+        """Return a setting's value on some devices."""
+        if isinstance(values, int | float):
+            return np.full(len(devices), float(values))
+        return np.asarray(values, dtype=np.float64)[devices]
+
+    def own_codes(self) -> Attribute | None:
+        """Return every training record's value of its own device's attribute."""
+        if self.own_attribute is None:
+            return None
+        codes = np.full(len(self.data), -1, dtype=np.int64)
+        for device, name in enumerate(self.own_attribute):
+            rows = self.partition.device(device)
+            codes[rows] = self.data.attributes[name].codes[rows]
+        most = max(len(self.data.attributes[name].values) for name in self.own_attribute)
+        return Attribute("own", codes, tuple(str(code) for code in range(most)))

@@ -1,0 +1,313 @@
+"""Run: a game being played by a federation, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedveil.data.attribute import IntArray
+from fedveil.data.attribute_data import Split
+from fedveil.errors import InputError
+from fedveil.federation.federation import Federation
+from fedveil.federation.layout import Layout
+from fedveil.federation.local_players import LocalPlayer
+from fedveil.federation.model import Model
+from fedveil.federation.prepare import prepare
+from fedveil.federation.rehearsal import rehearse
+from fedveil.federation.stacked.descent import memory_size
+from fedveil.federation.work import Outcome, Seat, Work
+from fedveil.games.game import DataShape, Game, Stage
+from fedveil.randomness import torch_generator
+from fedveil.shields.message import Context, Damage, Kind, Message
+from fedveil.shields.shield import ShieldError
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """What happened in one round.
+
+    Attributes:
+        stage, round: which; rounds count from 1 in each stage.
+        devices: those that answered. silent: those whose shield could not run, and that sent nothing.
+        losses: mean loss by move. validation: the stage's validation loss, where it has one.
+        damage: what the shields did to the updates, averaged over devices.
+        bytes_up: how much the devices sent.
+    """
+
+    stage: str
+    round: int
+    devices: int
+    silent: int
+    losses: dict[str, float]
+    validation: float | None
+    damage: dict[str, float]
+    bytes_up: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+
+@dataclass
+class Progress:
+    """How far a run has come; everything but tensors, as plain values."""
+
+    stage: int = 0
+    round: int = 0
+    best: float | None = None
+    best_round: int = 0
+    history: list[RoundRecord] = field(default_factory=list)
+
+
+class Run:
+    """A game in play: the shared weights, the local players, and what has left the devices."""
+
+    def __init__(self, federation: Federation, game: Game) -> None:
+        self.federation = federation
+        self.game = game
+        self.shape = DataShape.of(federation.data)
+        own = federation.own_codes()
+        if own is not None:
+            self.shape = replace(self.shape, attributes={**self.shape.attributes, "own": len(own.values)})
+        self.stages = game.stages(self.shape)
+        players = game.players(self.shape)
+        self.seats = {
+            name: Seat(prepare(player.build(torch_generator(federation.seed, "weights", name)), name), player)
+            for name, player in players.items()
+        }
+        for stage in self.stages:
+            for name in (*stage.players, *stage.shared):
+                if name not in self.seats:
+                    raise InputError(
+                        f"stage {stage.name!r} moves or shares {name!r}, which is no player of {game.name}"
+                    )
+        self.layouts = {name: Layout.of(seat.template) for name, seat in self.seats.items()}
+        place, number = federation.place, federation.number_type
+        self.shared = {
+            name: self.layouts[name].flatten(seat.template, number).to(place) for name, seat in self.seats.items()
+        }
+        self.local: dict[str, LocalPlayer] = {}
+        self.best_shared: dict[str, Tensor] | None = None
+        self.progress = Progress()
+        self.engine = federation.make_engine()
+        self.paths = self.engine.paths(self.seats)
+        self.recorded: list[tuple[int, IntArray, Tensor]] = []
+        self.tensors = self._tensors()
+        rehearse(self)
+
+    @property
+    def history(self) -> list[RoundRecord]:
+        """One record per round played."""
+        return self.progress.history
+
+    def play(
+        self,
+        rounds: int | None = None,
+        *,
+        callbacks: Sequence[Callable[[RoundRecord], None]] = (),
+        record: Sequence[int] = (),
+        checkpoint: str | Path | None = None,
+    ) -> Run:
+        """Play on to the end of the last stage.
+
+        Args:
+            rounds: rounds of stages that name none themselves.
+            callbacks: called with every round's record.
+            record: rounds whose updates are kept, as the server saw them.
+            checkpoint: a folder to which the whole state is saved after every round.
+        """
+        while self.progress.stage < len(self.stages):
+            stage = self.stages[self.progress.stage]
+            planned = stage.rounds if stage.rounds is not None else rounds
+            if planned is None:
+                raise InputError(f"stage {stage.name!r} names no rounds; say how many: play(game, rounds=…)")
+            while self.progress.round < planned and not self._stalled(stage):
+                self._round(stage, record)
+                for callback in callbacks:
+                    callback(self.history[-1])
+                if checkpoint is not None:
+                    self.save(checkpoint)
+            if self.progress.stage == len(self.stages) - 1:
+                break
+            self._keep_best()
+            self.progress.stage, self.progress.round, self.progress.best = self.progress.stage + 1, 0, None
+        self._keep_best()
+        return self
+
+    def _round(self, stage: Stage, record: Sequence[int]) -> None:
+        federation, number = self.federation, self.progress.round + 1
+        devices = federation.sample(stage.name, number)
+        devices = devices[[len(federation.partition.device(int(d))) > 0 for d in devices]] if len(devices) else devices
+        losses: dict[str, float] = {}
+        damage: dict[str, float] = {}
+        silent, sent_bytes = 0, 0
+        if len(devices):
+            self._seat_local_players(stage)
+            work = self.work(stage, number, devices)
+            states, memories = self.device_states(stage, devices)
+            outcome = self.engine.play(work, states, memories)
+            updates, speaking, damage, sent_bytes = self._messages(stage, work, outcome)
+            silent = len(devices) - len(speaking)
+            if number in record and len(speaking):
+                self.recorded.append((number, devices[speaking], updates))
+            if len(speaking):
+                self._aggregate(stage, updates, work, speaking)
+            for name, player in self.local.items():
+                if name in outcome.states:
+                    player.put(devices, torch.cat([outcome.states[name], outcome.memories[name]], dim=1))
+            means = np.average(outcome.losses, axis=0, weights=np.maximum(outcome.steps, 1))
+            losses = {move.title: float(mean) for move, mean in zip(stage.moves, means, strict=True)}
+        validation = None if stage.validation is None else self._validate(stage)
+        self.progress.round = number
+        self.history.append(
+            RoundRecord(stage.name, number, len(devices), silent, losses, validation, damage, sent_bytes)
+        )
+        if validation is not None and (self.progress.best is None or validation < self.progress.best):
+            self.progress.best, self.progress.best_round = validation, number
+            self.best_shared = {name: state.clone() for name, state in self.shared.items()}
+
+    def work(self, stage: Stage, number: int, devices: IntArray) -> Work:
+        """Lay out one round's work."""
+        federation = self.federation
+        sizes, epochs = federation.batch_sizes, federation.local_epochs
+        return Work(
+            stage=stage,
+            seats=self.seats,
+            data=self.readable(stage.reads),
+            rows=[federation.partition.device(int(device)) for device in devices],
+            devices=devices,
+            seed=federation.seed,
+            round=number,
+            batch_sizes=np.full(len(devices), stage.batch_size) if sizes is None else np.asarray(sizes)[devices],
+            epochs=np.full(len(devices), stage.local_epochs) if epochs is None else np.asarray(epochs)[devices],
+            rate_scales=None if federation.rate_scales is None else np.asarray(federation.rate_scales)[devices],
+            settings={name: federation.setting(values, devices) for name, values in federation.settings.items()},
+        )
+
+    def readable(self, reads: frozenset[str]) -> dict[str, Tensor]:
+        """Return only what a stage has declared to read: the rest is withheld."""
+        return {
+            name: column
+            for name, column in self.tensors.items()
+            if name in reads or (name.startswith("u:") and "u" in reads)
+        }
+
+    def device_states(self, stage: Stage, devices: IntArray) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return each player's state on some devices, and the optimiser memory of those that stay there."""
+        states, memories = {}, {}
+        for name in self.seats:
+            if name in self.local and name not in stage.shared:
+                whole = self.local[name].get(devices).to(self.federation.place)
+                size = self.layouts[name].size
+                states[name] = whole[:, :size]
+                if name in stage.players:
+                    memories[name] = whole[:, size:]
+            else:
+                states[name] = self.shared[name].expand(len(devices), -1)
+        return states, memories
+
+    def _seat_local_players(self, stage: Stage) -> None:
+        for name in stage.players:
+            if name not in stage.shared and name not in self.local:
+                state = self.shared[name].cpu()
+                memory = memory_size(self.seats[name].player.optimiser, self.layouts[name].trained)
+                start = torch.cat([state, state.new_zeros(memory)])
+                self.local[name] = LocalPlayer(start, self.federation.local_limit)
+
+    def _messages(self, stage: Stage, work: Work, outcome: Outcome) -> tuple[Tensor, IntArray, dict[str, float], int]:
+        """Shield every device's update; a device whose shield cannot run sends nothing."""
+        names = [name for name in self.seats if name in stage.shared and name in outcome.states]
+        if not names:
+            return torch.zeros(0, 0), np.zeros(0, dtype=np.int64), {}, 0
+        updates = torch.cat([outcome.states[name] - self.shared[name] for name in names], dim=1)
+        sent: list[Tensor] = []
+        speaking: list[int] = []
+        damages: list[Damage] = []
+        for position, device in enumerate(work.devices):
+            rows = torch.from_numpy(work.rows[position]).to(updates.device)
+            context = Context(
+                device=int(device),
+                round=work.round,
+                generator=torch_generator(work.seed, "shield", stage.name, work.round, int(device)),
+                data={name: column[rows] for name, column in self.tensors.items()} if self._shielded else {},
+                model=self.shared,
+            )
+            try:
+                message, damage = self.federation.shield.apply(
+                    Message(Kind.UPDATE, updates[position : position + 1]), context
+                )
+            except ShieldError:
+                continue
+            sent.append(message.values)
+            speaking.append(position)
+            damages.append(damage)
+        mean = {key: float(np.mean([asdict(d)[key] for d in damages])) for key in ("l2", "linf", "cosine") if damages}
+        total = sum(damage.bytes for damage in damages)
+        stacked = torch.cat(sent) if sent else updates[:0]
+        return stacked, np.array(speaking, dtype=np.int64), mean, total
+
+    @property
+    def _shielded(self) -> bool:
+        return Kind.UPDATE in self.federation.shield.acts_on and self.federation.shield.name != "none"
+
+    def _aggregate(self, stage: Stage, updates: Tensor, work: Work, speaking: IntArray) -> None:
+        weights = torch.tensor([float(len(work.rows[i])) for i in speaking], device=updates.device)
+        combined = self.federation.aggregation(updates, weights)
+        place = 0
+        for name in self.seats:
+            if name in stage.shared and name in stage.players:
+                size = self.layouts[name].size
+                self.shared[name] = self.shared[name] + combined[place : place + size].to(self.shared[name].dtype)
+                place += size
+
+    def _validate(self, stage: Stage) -> float:
+        assert stage.validation is not None
+        rows = self.federation.data.rows(Split.VALIDATION)
+        if not len(rows):
+            raise InputError(f"stage {stage.name!r} selects on validation records, but the data has none")
+        return float(self.model().loss(stage.validation, self.readable(stage.reads), rows).mean())
+
+    def _stalled(self, stage: Stage) -> bool:
+        waited = self.progress.round - self.progress.best_round
+        return stage.patience is not None and self.progress.best is not None and waited >= stage.patience
+
+    def _keep_best(self) -> None:
+        if self.best_shared is not None:
+            self.shared, self.best_shared = self.best_shared, None
+
+    def model(self, device: int | None = None) -> Model:
+        """Return the networks as the server has them; with a device, its own local players as well."""
+        states = dict(self.shared)
+        if device is not None:
+            for name, player in self.local.items():
+                states[name] = player.get(np.array([device]))[0, : self.layouts[name].size].to(self.federation.place)
+        return Model(self.seats, self.layouts, states)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        data, place = self.federation.data, self.federation.place
+        columns: dict[str, Tensor] = {"x": torch.from_numpy(data.x).to(place, self.federation.number_type)}
+        if data.y is not None:
+            columns["y"] = torch.from_numpy(data.y.codes).to(place)
+        own = self.federation.own_codes()
+        for name, attribute in {**data.attributes, **({"own": own} if own else {})}.items():
+            columns[f"u:{name}"] = torch.from_numpy(attribute.codes).to(place)
+        return columns
+
+    def save(self, folder: str | Path) -> None:
+        """Save the whole state, so that a run continues bit-identically."""
+        from fedveil.federation.checkpoint import save
+
+        save(self, Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path, federation: Federation, game: Game) -> Run:
+        """Continue a saved run with the same federation and game."""
+        from fedveil.federation.checkpoint import load
+
+        return load(Path(folder), federation, game)

@@ -1,0 +1,1 @@
+"""Networks of many devices at once, along a leading axis."""

@@ -1,0 +1,92 @@
+"""A stack of Linear layers and activations with a hand-written backward pass.
+
+One node of autograd for the whole network instead of two per layer. Where a player steps by plain SGD and its
+network is used once in a move, the step itself is taken inside the backward pass: the weights receive
+−η·dᵀa directly, and no gradient is ever stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.Sigmoid)
+
+
+@dataclass
+class Step:
+    """How to step inside the backward pass, and how often the network was used: only once allows it."""
+
+    learning_rate: float | None
+    uses: int = 0
+
+    @property
+    def fused(self) -> bool:
+        """Whether the backward pass takes the step."""
+        return self.learning_rate is not None and self.uses == 1
+
+
+def plan_of(layers: list[nn.Module]) -> list[type[nn.Module] | None] | None:
+    """Return the activation after each Linear layer (None: none), or None where the network is no such stack."""
+    plan: list[type[nn.Module] | None] = []
+    for layer in layers:
+        if type(layer) is nn.Linear and layer.bias is not None:
+            plan.append(None)
+        elif type(layer) in ACTIVATIONS and plan and plan[-1] is None:
+            plan[-1] = type(layer)
+        else:
+            return None
+    return plan or None
+
+
+class StackedMLP(torch.autograd.Function):
+    """x (devices, batch, features), then weight and bias of each Linear layer in turn."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, plan: list[type[nn.Module] | None], step: Step, *weights: Tensor) -> Tensor:
+        """Keep each layer's output: the derivative of every activation is a function of it."""
+        step.uses += 1
+        kept = [x]
+        for index, activation in enumerate(plan):
+            weight, bias = weights[2 * index], weights[2 * index + 1]
+            x = torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+            if activation is nn.ReLU:
+                x = x.relu_()
+            elif activation is nn.Tanh:
+                x = x.tanh_()
+            elif activation is nn.Sigmoid:
+                x = x.sigmoid_()
+            kept.append(x)
+        ctx.plan, ctx.step, ctx.kept, ctx.weights = plan, step, kept, weights
+        ctx.trains = any(weight.requires_grad for weight in weights)
+        return x
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, error: Tensor) -> Any:
+        """Walk back through the layers; step on the way where that is allowed."""
+        step, weights, kept = ctx.step, ctx.weights, ctx.kept
+        gradients: list[Tensor | None] = [None] * len(weights)
+        wants_input = ctx.needs_input_grad[0]
+        for index in range(len(ctx.plan) - 1, -1, -1):
+            activation, before, after = ctx.plan[index], kept[index], kept[index + 1]
+            if activation is nn.ReLU:
+                error = torch.ops.aten.threshold_backward(error, after, 0)
+            elif activation is nn.Tanh:
+                error = torch.ops.aten.tanh_backward(error, after)
+            elif activation is nn.Sigmoid:
+                error = torch.ops.aten.sigmoid_backward(error, after)
+            weight, bias = weights[2 * index], weights[2 * index + 1]
+            below = torch.bmm(error, weight) if index or wants_input else None
+            if ctx.trains and step.fused:
+                weight.detach().baddbmm_(error.transpose(1, 2), before, alpha=-step.learning_rate)
+                bias.detach().sub_(error.sum(dim=1), alpha=step.learning_rate)
+            elif ctx.trains:
+                gradients[2 * index] = torch.bmm(error.transpose(1, 2), before)
+                gradients[2 * index + 1] = error.sum(dim=1)
+            if below is not None:
+                error = below
+        return (error if wants_input else None, None, None, *gradients)

@@ -1,0 +1,31 @@
+"""Games: one short file per method.
+
+`game.py` says what a game is (players, moves, stages), `play.py` what a loss may touch, `losses.py` has losses per
+record, `optimisers.py` how players descend.
+"""
+
+from fedveil.games.adversarial import AdversarialTraining
+from fedveil.games.autoencoder import Autoencoder
+from fedveil.games.fedavg import FedAvg
+from fedveil.games.game import DataShape, Game, Move, Player, Stage
+from fedveil.games.losses import cross_entropy, one_hot, squared_error
+from fedveil.games.optimisers import SGD, Adam
+from fedveil.games.play import Play, WithheldError
+
+__all__ = [
+    "SGD",
+    "Adam",
+    "AdversarialTraining",
+    "Autoencoder",
+    "DataShape",
+    "FedAvg",
+    "Game",
+    "Move",
+    "Play",
+    "Player",
+    "Stage",
+    "WithheldError",
+    "cross_entropy",
+    "one_hot",
+    "squared_error",
+]

@@ -1,0 +1,136 @@
+"""Game: stages with players, losses, moves, what is shared and what is read.
+
+A method is a subclass of `Game` in one short file: it names its players (a network each), and its
+stages say who moves by which loss, which players are averaged by the server, and what may be read.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from fedveil.data.attribute_data import AttributeData
+from fedveil.errors import InputError
+from fedveil.games.optimisers import SGD, Optimiser
+from fedveil.games.play import Play
+
+Loss = Callable[[Play], Tensor]
+
+
+@dataclass(frozen=True)
+class DataShape:
+    """What a game needs to know of the data to build its networks."""
+
+    features: tuple[int, ...]
+    classes: int | None
+    attributes: Mapping[str, int]
+
+    @classmethod
+    def of(cls, data: AttributeData) -> DataShape:
+        """Read the shape off the data."""
+        return cls(
+            features=tuple(data.x.shape[1:]),
+            classes=None if data.y is None else len(data.y.values),
+            attributes={name: len(attribute.values) for name, attribute in data.attributes.items()},
+        )
+
+
+@dataclass(frozen=True)
+class Player:
+    """A network and how it learns. `build` draws the weights from the generator it is given."""
+
+    build: Callable[[torch.Generator], nn.Module]
+    optimiser: Optimiser = field(default_factory=SGD)
+
+
+@dataclass(frozen=True)
+class Move:
+    """Some players step down one loss; the other players' weights stand still meanwhile.
+
+    The loss returns one value per record, or one per device. It is recomputed for every repetition.
+    """
+
+    players: tuple[str, ...]
+    loss: Loss
+    repeat: int = 1
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.players or self.repeat < 1:
+            raise InputError(f"move {self.title!r}: needs a player and at least one repetition")
+
+    @property
+    def title(self) -> str:
+        """What the move is called in reports: its name, or its players."""
+        return self.name or "+".join(self.players)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One phase of a game.
+
+    Attributes:
+        moves: made in this order on every batch.
+        shared: players whose weights go to the server and are averaged; all others stay on their device.
+        reads: what losses may read: "x", "y", "u" (all attributes) or "u:<name>".
+        rounds: how many rounds, unless the run says otherwise.
+        local_epochs, batch_size: each device's work per round.
+        patience: stop after so many rounds without a better validation merit; None: never early.
+        merit: the higher the better, read off the validation losses by move title; the kept round
+            is the one with the highest merit. None: the last round is kept.
+        validation: a loss for validation records, by name; the merit reads its mean.
+    """
+
+    moves: tuple[Move, ...]
+    shared: frozenset[str]
+    reads: frozenset[str]
+    name: str = "main"
+    rounds: int | None = None
+    local_epochs: int = 1
+    batch_size: int = 32
+    patience: int | None = None
+    validation: Loss | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1 or self.local_epochs < 1:
+            raise InputError(
+                f"stage {self.name!r}: batch size {self.batch_size} and local epochs {self.local_epochs} "
+                "must be at least 1"
+            )
+        if self.patience is not None and self.validation is None:
+            raise InputError(f"stage {self.name!r}: patience needs a validation loss to judge by")
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        """All players that move."""
+        return tuple(dict.fromkeys(player for move in self.moves for player in move.players))
+
+
+class Game(ABC):
+    """Players and stages, and what leaves a device when the game is over."""
+
+    name: str = "game"
+
+    @abstractmethod
+    def players(self, shape: DataShape) -> Mapping[str, Player]:
+        """Name the players and the networks they start with."""
+
+    @abstractmethod
+    def stages(self, shape: DataShape) -> tuple[Stage, ...]:
+        """Say how the game is played."""
+
+    def represent(self, play: Play) -> Tensor:
+        """Return what a device releases of its records after training; it may read x only."""
+        raise InputError(f"{self.name} releases no representations")
+
+    def outputs(self, play: Play) -> Tensor:
+        """Return the model's outputs for records; it may read x only."""
+        raise InputError(f"{self.name} has no task head, so no outputs")
+
+    def adversary(self, play: Play, attribute: str) -> Tensor:
+        """Return the game's own adversary's logits: the papers' weak, co-trained attacker."""
+        raise InputError(f"{self.name} trains no adversary for {attribute!r}")

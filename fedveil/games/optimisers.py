@@ -1,0 +1,47 @@
+"""How a player descends its loss: frozen settings; the engines hold the state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedveil.errors import InputError
+
+
+@dataclass(frozen=True)
+class SGD:
+    """w ← w − η·v with v ← μ·v + g: stochastic gradient descent, with momentum μ where wanted."""
+
+    learning_rate: float = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self.learning_rate, self.weight_decay)
+        if not 0 <= self.momentum < 1:
+            raise InputError(f"SGD: momentum must lie in [0, 1), got {self.momentum}")
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma and Ba 2015) with bias correction."""
+
+    learning_rate: float = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self.learning_rate, self.weight_decay)
+        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1 and self.epsilon > 0):
+            raise InputError(f"Adam: betas must lie in [0, 1) and epsilon above 0, got {self}")
+
+
+Optimiser = SGD | Adam
+
+
+def _check(learning_rate: float, weight_decay: float) -> None:
+    if not (learning_rate > 0 and weight_decay >= 0):
+        raise InputError(
+            f"optimiser: learning rate {learning_rate} must be above 0, weight decay {weight_decay} not below"
+        )
