@@ -31,7 +31,7 @@ types: setup
 	$(BIN)/mypy
 
 docs: setup
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 reproduce: setup
 	$(BIN)/python studies/information_coverage.py

@@ -9,6 +9,8 @@ from itertools import pairwise
 import torch
 from torch import nn
 
+from fedveil.errors import InputError
+
 
 def mlp(sizes: Sequence[int], generator: torch.Generator, *, last: nn.Module | None = None) -> nn.Sequential:
     """Return Linear layers of the given sizes with ReLU between them, and `last` behind them where wanted.
@@ -29,9 +31,12 @@ def mlp(sizes: Sequence[int], generator: torch.Generator, *, last: nn.Module | N
 
 
 def pick_device(device: str = "auto") -> torch.device:
-    """Return the named device; "auto" is a GPU where there is one."""
+    """Return the named device; "auto" is a GPU where there is one. One that is not here is an `InputError`."""
     if device != "auto":
-        return torch.device(device)
+        try:
+            return torch.empty(0, device=device).device
+        except (RuntimeError, AssertionError) as fault:
+            raise InputError(f"device {device!r} cannot be used on this machine; choose auto or cpu") from fault
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

@@ -179,7 +179,7 @@ def _array(path: Path, key: str | None) -> npt.NDArray[Any]:
         with loaded:
             names = list(loaded.files)
             if key is None and len(names) != 1:
-                raise InputError(f"{path}: holds {len(names)} arrays ({', '.join(names[:12])}); choose one by its key")
+                raise InputError(f"{path}: holds {len(names)} arrays ({', '.join(names[:12])}); choose one by key")
             if key is not None and key not in names:
                 raise InputError(f"{path}: no array {key!r}: {nearest(key, names)}")
             array = loaded[key if key is not None else names[0]]
@@ -231,7 +231,7 @@ def _columns_as_vectors(frame: pd.DataFrame, path: Path) -> tuple[FloatArray, li
         else:
             known = series.dropna()
             example = f" (such as {str(known.iloc[0])[:30]!r})" if len(known) else ""
-            raise InputError(f"{path}: column {name!r} holds text{example}, not numbers; drop it or choose columns")
+            raise InputError(f"{path}: column {name!r} holds text{example}, not numbers; name others by --columns")
     return np.concatenate([np.zeros((len(frame), 0)), *blocks], axis=1), names
 
 

@@ -121,10 +121,14 @@ class Judgement:
         lines = [
             f"{self.attribute}: the strongest attacker ({worst.name}, chosen on validation) reads it at balanced "
             f"accuracy {worst.balanced_accuracy.estimate:.3f}, where guessing gives {chance:.3f}, and gains "
-            f"{self.mutual_information_bits.estimate:.3f} bits.",
-            f"{self.n[2]:,} victims could have shown an advantage of {self.detectable_advantage:.3f} or more; "
-            f"{p_value} that what was seen is chance.",
+            f"{worst.mutual_information_bits.estimate:.3f} bits.",
+            f"{self.n[2]:,} victims could have shown an advantage of {self.detectable_advantage:.3f} or more; guessing "
+            f"alone would look this good with {p_value}.",
         ]
+        if self.mutual_information_attacker != worst.name:
+            lines.append(f"Most bits were read by {self.mutual_information_attacker}: {self.mutual_information_bits}.")
+        if len(self.classes) <= 12:
+            lines.append(f"Values of {self.attribute}: {'; '.join(self.classes)}.")
         if self.unlabelled:
             lines.append(f"{self.unlabelled:,} records without a label were left out.")
         if self.beyond:

@@ -13,7 +13,7 @@ from fedveil.attacks.attack import FloatArray
 from fedveil.attacks.judgement import Beyond, Judgement
 from fedveil.attacks.measures import chance_error, detectable_advantage, interval
 from fedveil.attacks.trial import Question, Trial
-from fedveil.errors import InputError
+from fedveil.errors import InputError, nearest
 from fedveil.federation.view import Pool, View
 from fedveil.randomness import child_seed, numpy_generator
 
@@ -120,12 +120,14 @@ class Panel:
 
 
 def panel(kind: str | Sequence[str] = "full", **settings: object) -> Panel:
-    """Return a panel: "full", "quick" (three attackers, for demos), or attackers by name."""
+    """Return a panel: "full", "quick" (three attackers, for demos), or attackers by name, as a list or "a,b"."""
     presets = {"full": FULL, "quick": QUICK}
-    if isinstance(kind, str) and kind not in presets:
-        raise InputError(f"panel {kind!r} is not known: choose full or quick, or give a list of attackers")
-    names = presets[kind] if isinstance(kind, str) else tuple(kind)
-    return Panel(attackers=names, **settings)  # type: ignore[arg-type]
+    names = presets.get(kind) or kind.split(",") if isinstance(kind, str) else kind
+    known = plugins.found("fedveil.attacks")
+    for name in names:
+        if name not in known:
+            raise InputError(f"panel: {name!r} is no attacker: {nearest(name, [*presets, *known])}")
+    return Panel(attackers=tuple(names), **settings)  # type: ignore[arg-type]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -128,7 +128,9 @@ def dp_sgd_epsilon_at_order(
         raise InputError(f"Rényi DP: the order must exceed 1, got {order}")
     analysis = _extra("opacus.accountants.analysis.rdp")
     with _quiet("opacus"):
-        divergence = analysis.compute_rdp(q=sample_rate, noise_multiplier=noise_multiplier, steps=steps, orders=order)
+        divergence = analysis.compute_rdp(
+            q=sample_rate, noise_multiplier=noise_multiplier, steps=steps, orders=float(order)
+        )
     return float(divergence) + math.log(1.0 / delta) / (order - 1.0)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from typing import Annotated
 
 import typer
@@ -38,7 +39,9 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     pass
 
@@ -51,12 +54,17 @@ def main(arguments: list[str] | None = None) -> None:
         code = _complain(str(fault))
     except _Fault as fault:
         message = fault.format_message()  # type: ignore[attr-defined]
-        code = _complain(f"{message} (see: fedveil --help)") if message else 2  # no message: the help was shown
+        context = getattr(fault, "ctx", None)
+        command = context.command_path if context else "fedveil"
+        code = _complain(f"{message} (see: {command} --help)") if message else 2  # no message: the help was shown
     except (KeyboardInterrupt, typer.Abort):
         code = _complain("interrupted", 130)
     except BrokenPipeError:  # the reader of our output has gone; there is nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
+    except Exception:  # our own fault: show where, with a code that no gate takes for a finding
+        traceback.print_exc()
+        code = 70
     sys.exit(code if isinstance(code, int) else 0)
 
 

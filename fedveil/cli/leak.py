@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import typer
 
+from fedveil import __version__
 from fedveil.cli.output import JsonOption, console_for, print_json, progress
 from fedveil.data.attribute import Attribute, IntArray, intersect
 from fedveil.errors import InputError
@@ -16,12 +17,14 @@ from fedveil.tables import column, encode_columns, read_table, read_vectors, sam
 
 
 def leak(
-    vectors: Annotated[Path, typer.Argument(help="One vector per row: .npy, .npz, .csv or .parquet.")],
+    vectors: Annotated[Path, typer.Argument(help="One vector per row: .npy, .npz, .csv or .tsv (also .gz), .parquet.")],
     attribute: Annotated[
         list[str], typer.Option(help="FILE:COLUMN with the sensitive attribute, row by row; repeat for several.")
     ],
-    given: Annotated[str, typer.Option(help="Columns of that file which the attacker knows already: age,zip.")] = "",
-    group: Annotated[str, typer.Option(help="Column of that file saying whose vector it is; persons stay whole.")] = "",
+    given: Annotated[
+        str, typer.Option(help="Columns beside the first attribute that the attacker knows: age,zip.")
+    ] = "",
+    group: Annotated[str, typer.Option(help="Column beside the first attribute: whose vector it is.")] = "",
     intersections: Annotated[bool, typer.Option(help="Also judge all attributes jointly (sex × race).")] = False,
     columns: Annotated[str, typer.Option(help="Only these columns of VECTORS: a,b,c.")] = "",
     key: Annotated[str, typer.Option(help="Which array of an .npz file.")] = "",
@@ -31,7 +34,7 @@ def leak(
         float | None, typer.Option(help="Exit with 1 if the worst attacker's balanced accuracy exceeds this.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split, the attackers and the intervals.")] = 0,
-    device: Annotated[str, typer.Option(help="Where networks are trained: auto, cpu, cuda.")] = "auto",
+    device: Annotated[str, typer.Option(help="Where networks are trained: auto, cpu, cuda, mps.")] = "auto",
     json: JsonOption = False,
 ) -> None:
     """Measure what an attacker reads about an attribute out of vectors that left devices.
@@ -60,6 +63,9 @@ def leak(
     # Where labels stand beside the vectors in one file, they are no part of the vectors.
     own = [name for file, name in asked if _same(file, vectors)]
     own += [name for name in [*known, *([whose] if whose else [])] if _same(first, vectors)]
+    for name in own:
+        if name in _names(columns):
+            raise InputError(f"--columns names {name!r}, which is the attribute, the group or given; leave it out")
     matrix, _ = read_vectors(vectors, key=key or None, columns=_names(columns) or None, drop=[] if columns else own)
     same_rows({str(vectors): len(matrix)} | {str(file): len(table) for file, table in tables.items()})
     if intersections:
@@ -82,9 +88,8 @@ def leak(
         seed=seed,
     )
     console = console_for(json)
-    kind = panel if panel in ("full", "quick") else _names(panel)
     with progress(console) as show:
-        judges: Panel = panel_of(kind, seed=seed, device=device, progress=show)
+        judges: Panel = panel_of(panel, seed=seed, device=device, progress=show)
         judgements = judges.judge_all(view)
     for judgement in judgements:
         console.print(as_table(judgement))
@@ -92,10 +97,10 @@ def leak(
             console.print(line, markup=False)
     worst = judgements[0]
     if json:
-        found = worst.as_dict()
+        answer = worst.as_dict() | {"panel": panel, "version": __version__}
         if len(judgements) > 1:
-            found["attributes"] = [judgement.as_dict() for judgement in judgements]
-        print_json(found)
+            answer["attributes"] = [judgement.as_dict() for judgement in judgements]
+        print_json(answer)
     if fail_above is not None:
         highest = max(judgements, key=lambda judgement: judgement.worst.balanced_accuracy.estimate)
         read = highest.worst.balanced_accuracy.estimate

@@ -13,19 +13,22 @@ from torch import Tensor
 
 from fedveil.data.attribute import IntArray
 from fedveil.data.attribute_data import Split
-from fedveil.errors import InputError
+from fedveil.errors import InputError, nearest
+from fedveil.federation.exchange import aggregate, send_updates
 from fedveil.federation.federation import Federation
+from fedveil.federation.heads import Utility, fit_heads
 from fedveil.federation.layout import Layout
 from fedveil.federation.local_players import LocalPlayer
 from fedveil.federation.model import Model
 from fedveil.federation.prepare import prepare
 from fedveil.federation.rehearsal import rehearse
+from fedveil.federation.release import release, released_view, update_view
 from fedveil.federation.stacked.descent import memory_size
-from fedveil.federation.work import Outcome, Seat, Work
+from fedveil.federation.view import FloatArray, View
+from fedveil.federation.work import Seat, Work
 from fedveil.games.game import DataShape, Game, Stage
 from fedveil.randomness import torch_generator
-from fedveil.shields.message import Context, Damage, Kind, Message
-from fedveil.shields.shield import ShieldError
+from fedveil.shields.message import Kind
 
 
 @dataclass(frozen=True)
@@ -152,12 +155,13 @@ class Run:
             work = self.work(stage, number, devices)
             states, memories = self.device_states(stage, devices)
             outcome = self.engine.play(work, states, memories)
-            updates, speaking, damage, sent_bytes = self._messages(stage, work, outcome)
-            silent = len(devices) - len(speaking)
-            if number in record and len(speaking):
-                self.recorded.append((number, devices[speaking], updates))
-            if len(speaking):
-                self._aggregate(stage, updates, work, speaking)
+            sent = send_updates(self, work, outcome)
+            silent = len(devices) - len(sent.speaking)
+            damage, sent_bytes = sent.damage, sent.bytes
+            if len(sent.speaking):
+                if number in record:
+                    self.recorded.append((number, devices[sent.speaking], sent.updates))
+                aggregate(self, work, sent)
             for name, player in self.local.items():
                 if name in outcome.states:
                     player.put(devices, torch.cat([outcome.states[name], outcome.memories[name]], dim=1))
@@ -220,52 +224,6 @@ class Run:
                 start = torch.cat([state, state.new_zeros(memory)])
                 self.local[name] = LocalPlayer(start, self.federation.local_limit)
 
-    def _messages(self, stage: Stage, work: Work, outcome: Outcome) -> tuple[Tensor, IntArray, dict[str, float], int]:
-        """Shield every device's update; a device whose shield cannot run sends nothing."""
-        names = [name for name in self.seats if name in stage.shared and name in outcome.states]
-        if not names:
-            return torch.zeros(0, 0), np.zeros(0, dtype=np.int64), {}, 0
-        updates = torch.cat([outcome.states[name] - self.shared[name] for name in names], dim=1)
-        sent: list[Tensor] = []
-        speaking: list[int] = []
-        damages: list[Damage] = []
-        for position, device in enumerate(work.devices):
-            rows = torch.from_numpy(work.rows[position]).to(updates.device)
-            context = Context(
-                device=int(device),
-                round=work.round,
-                generator=torch_generator(work.seed, "shield", stage.name, work.round, int(device)),
-                data={name: column[rows] for name, column in self.tensors.items()} if self._shielded else {},
-                model=self.shared,
-            )
-            try:
-                message, damage = self.federation.shield.apply(
-                    Message(Kind.UPDATE, updates[position : position + 1]), context
-                )
-            except ShieldError:
-                continue
-            sent.append(message.values)
-            speaking.append(position)
-            damages.append(damage)
-        mean = {key: float(np.mean([asdict(d)[key] for d in damages])) for key in ("l2", "linf", "cosine") if damages}
-        total = sum(damage.bytes for damage in damages)
-        stacked = torch.cat(sent) if sent else updates[:0]
-        return stacked, np.array(speaking, dtype=np.int64), mean, total
-
-    @property
-    def _shielded(self) -> bool:
-        return Kind.UPDATE in self.federation.shield.acts_on and self.federation.shield.name != "none"
-
-    def _aggregate(self, stage: Stage, updates: Tensor, work: Work, speaking: IntArray) -> None:
-        weights = torch.tensor([float(len(work.rows[i])) for i in speaking], device=updates.device)
-        combined = self.federation.aggregation(updates, weights)
-        place = 0
-        for name in self.seats:
-            if name in stage.shared and name in stage.players:
-                size = self.layouts[name].size
-                self.shared[name] = self.shared[name] + combined[place : place + size].to(self.shared[name].dtype)
-                place += size
-
     def _validate(self, stage: Stage) -> float:
         assert stage.validation is not None
         rows = self.federation.data.rows(Split.VALIDATION)
@@ -298,6 +256,23 @@ class Run:
         for name, attribute in {**data.attributes, **({"own": own} if own else {})}.items():
             columns[f"u:{name}"] = torch.from_numpy(attribute.codes).to(place)
         return columns
+
+    def release(self, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatArray:
+        """Return what the people of a split send once each, through the shield: (records, d)."""
+        return release(self, split, kind)
+
+    def view(self, what: str = "representations") -> View:
+        """Return exactly what an observer saw: "representations", "outputs" or recorded "updates"."""
+        if what == "updates":
+            return update_view(self)
+        kinds = {"representations": Kind.REPRESENTATION, "outputs": Kind.OUTPUT}
+        if what not in kinds:
+            raise InputError(f"no view of {what!r}: {nearest(what, [*kinds, 'updates'])}")
+        return released_view(self, kinds[what])
+
+    def fit_head(self, *tasks: str, seed: int = 0) -> list[Utility]:
+        """Train a head per task on the released representations, and score each on test people."""
+        return fit_heads(self, list(tasks), seed=seed)
 
     def save(self, folder: str | Path) -> None:
         """Save the whole state, so that a run continues bit-identically."""

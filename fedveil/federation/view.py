@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fedveil.data.attribute import Attribute, IntArray
 from fedveil.data.attribute_data import AttributeData, Split, random_split
+from fedveil.data.strata import joint_strata
 from fedveil.errors import InputError, nearest
 
 FloatArray = npt.NDArray[np.float64]
@@ -77,13 +78,11 @@ class View:
     ) -> View:
         """Split one pile of labelled vectors at random, whole groups at a time.
 
-        The split is stratified by the first attribute, so that its rare values reach every pool.
+        The split is stratified by all attributes jointly, so that rare values reach every pool.
         """
         pool = _checked(vectors, attributes, groups, given)
-        first = next(iter(attributes.values()))
-        split = random_split(
-            len(pool), seed=seed, validation=validation, test=victims, strata=first.codes, groups=groups
-        )
+        strata = joint_strata(list(attributes.values()))
+        split = random_split(len(pool), seed=seed, validation=validation, test=victims, strata=strata, groups=groups)
         auxiliary, held_out, attacked = (pool.take(split == part) for part in Split)
         return cls(auxiliary, held_out, attacked, given_names)
 

@@ -172,7 +172,7 @@ def test_a_third_party_s_attack_joins_by_entry_point(tmp_path, monkeypatch, shif
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: panel("fulll"), "full or quick"),
+        (lambda: panel("fulll"), "did you mean 'full'"),
         (lambda: panel(["boostin"]).judge(view_of(np.eye(30), np.arange(30) % 2)), "did you mean 'boosting'"),
         (lambda: panel([]), "at least one"),
         (lambda: Panel(draws=3), "at least 100"),

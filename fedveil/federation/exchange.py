@@ -1,0 +1,81 @@
+"""What happens between devices and server in a round: updates pass the shield, and the server combines them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedveil.data.attribute import IntArray
+from fedveil.federation.work import Outcome, Work
+from fedveil.randomness import torch_generator
+from fedveil.shields.message import Context, Damage, Kind, Message
+from fedveil.shields.shield import Identity, ShieldError
+
+if TYPE_CHECKING:
+    from fedveil.federation.run import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """The updates as they left: of the devices at these positions among the sampled ones; the others sent nothing."""
+
+    updates: Tensor
+    speaking: IntArray
+    damage: dict[str, float]
+    bytes: int
+
+
+def send_updates(run: Run, work: Work, outcome: Outcome) -> Sent:
+    """Shield every device's update of its shared players; a device whose shield cannot run sends nothing."""
+    names = [name for name in run.seats if name in work.stage.shared and name in outcome.states]
+    everyone = np.arange(len(work.devices))
+    if not names:
+        return Sent(torch.zeros(0, 0), everyone[:0], {}, 0)
+    updates = torch.cat([outcome.states[name] - run.shared[name] for name in names], dim=1)
+    if isinstance(run.federation.shield, Identity):
+        return Sent(updates, everyone, {}, updates.numel() * updates.element_size())
+    sent: list[Tensor] = []
+    speaking: list[int] = []
+    damages: list[Damage] = []
+    for position in everyone:
+        message = Message(Kind.UPDATE, updates[position : position + 1])
+        try:
+            message, damage = run.federation.shield.apply(message, _context(run, work, int(position)))
+        except ShieldError:
+            continue
+        sent.append(message.values)
+        speaking.append(int(position))
+        damages.append(damage)
+    mean = {
+        key: float(np.mean([asdict(damage)[key] for damage in damages])) for key in ("l2", "linf", "cosine") if sent
+    }
+    total = sum(damage.bytes for damage in damages)
+    return Sent(torch.cat(sent) if sent else updates[:0], np.array(speaking, dtype=np.int64), mean, total)
+
+
+def aggregate(run: Run, work: Work, sent: Sent) -> None:
+    """Let the server combine the updates and move the shared players."""
+    weights = torch.tensor([float(len(work.rows[position])) for position in sent.speaking], device=sent.updates.device)
+    combined = run.federation.aggregation(sent.updates, weights)
+    place = 0
+    for name in run.seats:
+        if name in work.stage.shared and name in work.stage.players:
+            size = run.layouts[name].size
+            run.shared[name] = run.shared[name] + combined[place : place + size].to(run.shared[name].dtype)
+            place += size
+
+
+def _context(run: Run, work: Work, position: int) -> Context:
+    device = int(work.devices[position])
+    rows = torch.from_numpy(work.rows[position]).to(run.tensors["x"].device)
+    return Context(
+        device=device,
+        round=work.round,
+        generator=torch_generator(work.seed, "shield", work.stage.name, work.round, device),
+        data={name: column[rows] for name, column in run.tensors.items()},
+        model=run.shared,
+    )

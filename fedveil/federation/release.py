@@ -1,0 +1,118 @@
+"""What leaves after training: representations and outputs, shielded like every other message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedveil.data.attribute import Attribute, IntArray
+from fedveil.data.attribute_data import Split
+from fedveil.errors import InputError
+from fedveil.federation.view import FloatArray, Pool, View
+from fedveil.games.play import Play
+from fedveil.randomness import numpy_generator, torch_generator
+from fedveil.shields.message import Context, Kind, Message
+
+if TYPE_CHECKING:
+    from fedveil.federation.run import Run
+
+
+def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatArray:
+    """Return what the people of a split send once each: (records, d), in the data's order.
+
+    Where the encoder is a local player, the records are dealt at random to the devices that have played, and
+    each is encoded by its own device.
+    """
+    functions: dict[Kind, Callable[[Play], Tensor]] = {
+        Kind.REPRESENTATION: run.game.represent,
+        Kind.OUTPUT: run.game.outputs,
+    }
+    if kind not in functions:
+        raise InputError(f"{kind} is not released after training; choose representation or output")
+    rows = run.federation.data.rows(split)
+    x = run.tensors["x"]
+    values = x.new_zeros(len(rows), 0)
+    for device, part in _dealt(run, rows, functions[kind]):
+        raw = run.model(device).of_x(functions[kind], x, rows[part]).flatten(1)
+        whose = -1 if device is None else device
+        context = Context(
+            device=whose,
+            round=run.progress.round,
+            generator=torch_generator(
+                run.federation.seed, "release", kind, int(split), -1 if device is None else device
+            ),
+            data={name: column[torch.from_numpy(rows[part]).to(x.device)] for name, column in run.tensors.items()},
+            model=run.shared,
+        )
+        message, _ = run.federation.shield.apply(Message(kind, raw), context)
+        if not values.shape[1]:
+            values = raw.new_zeros(len(rows), raw.shape[1])
+        values[torch.from_numpy(part).to(x.device)] = message.values
+    return values.cpu().numpy().astype(np.float64)
+
+
+def released_view(run: Run, kind: Kind = Kind.REPRESENTATION) -> View:
+    """Let an observer see what was released: it learns from the training people, and attacks the test people."""
+    data = run.federation.data
+    pools = []
+    for split in Split:
+        rows = data.rows(split)
+        pools.append(
+            Pool(
+                release(run, split, kind),
+                {name: attribute.take(rows) for name, attribute in data.attributes.items()},
+                None if data.groups is None else data.groups[rows],
+            )
+        )
+    auxiliary, validation, victims = pools
+    return View(auxiliary, validation, victims)
+
+
+def update_view(run: Run, seed: int = 0) -> View:
+    """Let an observer see the recorded updates: from a device's update to its majority value of each attribute.
+
+    Whole devices are dealt to the three pools, so that the attacker's labelled devices are never its victims.
+    Auxiliary devices went through the same rounds and the same shield as the victims did.
+    """
+    if not run.recorded:
+        raise InputError("no updates were recorded: play with record=[rounds to keep]")
+    devices = np.concatenate([devices for _, devices, _ in run.recorded])
+    vectors = torch.cat([updates for _, _, updates in run.recorded]).cpu().numpy().astype(np.float64)
+    attributes = {
+        name: _majority(run, attribute, devices) for name, attribute in run.federation.data.attributes.items()
+    }
+    return View.of_vectors(vectors, attributes, groups=devices, seed=seed)
+
+
+def _majority(run: Run, attribute: Attribute, devices: IntArray) -> Attribute:
+    codes = np.full(len(devices), -1, dtype=np.int64)
+    for position, device in enumerate(devices):
+        own = attribute.take(run.federation.partition.device(int(device)))
+        if own.known.any():
+            codes[position] = own.counts.argmax()
+    return Attribute(attribute.name, codes, attribute.values)
+
+
+def _dealt(run: Run, rows: IntArray, function: Callable[[Play], Tensor]) -> list[tuple[int | None, IntArray]]:
+    """Return which device encodes which of the rows; None: all alike, by the shared weights."""
+    used: set[str] = set()
+    if not len(rows):
+        return []
+    modules = run.model().modules
+
+    def spy(player: str, inputs: Tensor) -> Tensor:
+        used.add(player)
+        return modules[player](inputs)  # type: ignore[no-any-return]
+
+    with torch.no_grad():
+        function(Play({"x": run.tensors["x"][:1]}, None, {}, spy))
+    own = [name for name in used if name in run.local]
+    if not own:
+        return [(None, np.arange(len(rows)))]
+    played = np.array(sorted(run.local[own[0]].slot_of), dtype=np.int64)
+    owner = numpy_generator(run.federation.seed, "deal", len(rows)).choice(played, len(rows))
+    return [(int(device), np.flatnonzero(owner == device)) for device in np.unique(owner)]
