@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from fedveil.attacks.judgement import AttackerFigures
-from fedveil.attacks.measures import Predictions, interval, resampled
 from fedveil.data.attribute_data import Split
 from fedveil.games.play import Play
+from fedveil.measures import Predictions, interval, resampled
 from fedveil.randomness import numpy_generator
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from fedveil import plugins
 from fedveil.attacks.attack import FloatArray
 from fedveil.attacks.judgement import Beyond, Judgement
-from fedveil.attacks.measures import chance_error, detectable_advantage, interval
 from fedveil.attacks.trial import Question, Trial
 from fedveil.errors import InputError, nearest
 from fedveil.federation.view import Pool, View
+from fedveil.measures import chance_error, detectable_advantage, interval
 from fedveil.randomness import child_seed, numpy_generator
 
 FULL = ("logistic", "mlp-small", "mlp-large", "rbf-svm", "forest", "boosting")
@@ -85,7 +85,7 @@ class Panel:
             beyond = _beyond(ranked[0], informed, baseline, confidence, view.given_names)
         worst_draws = ranked[0].draws["balanced_accuracy"]
         error = max(float(np.nanstd(worst_draws[1:])), chance_error(labels.codes, classes, groups))
-        p_value = float(norm.sf((worst_draws[0] - 1 / classes) / error))
+        p_value = float(ndtr((1 / classes - worst_draws[0]) / error))
         return Judgement(
             attribute=attribute,
             classes=labels.values,

@@ -10,10 +10,10 @@ import numpy as np
 from fedveil.attacks.attack import Attack, FloatArray, Labelled
 from fedveil.attacks.calibration import Calibration, calibrate
 from fedveil.attacks.judgement import AttackerFigures
-from fedveil.attacks.measures import Predictions, interval, resampled
-from fedveil.attacks.standardise import Standardiser
 from fedveil.data.attribute import IntArray
 from fedveil.federation.view import Pool, View
+from fedveil.measures import Predictions, interval, resampled
+from fedveil.standardise import Standardiser
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedveil.attacks.measures import Predictions, interval, resampled
-from fedveil.attacks.standardise import Standardiser
 from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import Split
 from fedveil.errors import InputError, nearest
 from fedveil.federation.release import release
 from fedveil.figures import Estimate
 from fedveil.learning import Recipe, fit_network, log_posterior
+from fedveil.measures import Predictions, interval, resampled
 from fedveil.randomness import child_seed, numpy_generator
+from fedveil.standardise import Standardiser
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression
 
-from fedveil.attacks.standardise import Standardiser
 from fedveil.data.attribute import Attribute, IntArray
 from fedveil.errors import InputError
 from fedveil.figures import Estimate
 from fedveil.randomness import numpy_generator
+from fedveil.standardise import Standardiser
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+import numpy.typing as npt
+from scipy.special import ndtri
 
-from fedveil.attacks.attack import FloatArray
 from fedveil.data.attribute import IntArray
 from fedveil.figures import Estimate
+
+FloatArray = npt.NDArray[np.float64]
 
 _CELLS_AT_ONCE = 8_000_000
 """How many resampling weights are held in memory at a time."""
@@ -117,7 +119,7 @@ def chance_error(codes: IntArray, classes: int, groups: IntArray | None) -> floa
 
 def detectable_advantage(codes: IntArray, classes: int, groups: IntArray | None, confidence: float = 0.95) -> float:
     """Return the smallest advantage that this many victims could have shown, with power .8."""
-    excess = (norm.ppf(confidence) + norm.ppf(0.8)) * chance_error(codes, classes, groups)
+    excess = (ndtri(confidence) + ndtri(0.8)) * chance_error(codes, classes, groups)
     return float(min(1.0, excess * classes / (classes - 1)))
 
 

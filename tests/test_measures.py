@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
-from fedveil.attacks.measures import Predictions, chance_error, detectable_advantage, interval, resampled
+from fedveil.measures import Predictions, chance_error, detectable_advantage, interval, resampled
 
 
 def predictions(codes, log_posterior, prior=None):
