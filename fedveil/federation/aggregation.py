@@ -37,8 +37,8 @@ class WeightedMean(Aggregator):
 
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
         """Average by number of records."""
-        shares = (weights / weights.sum()).to(updates.dtype)
-        return shares @ updates
+        shares = weights.to(updates.dtype)
+        return (shares / shares.sum()) @ updates
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,9 @@ class Krum(Aggregator):
 
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
         """Score every update by its nearest neighbours."""
-        distances = torch.cdist(updates, updates).square().fill_diagonal_(float("inf"))
+        # Not by ‖a‖² + ‖b‖² − 2a·b, which forgets how close updates are that differ little.
+        distances = torch.cdist(updates, updates, compute_mode="donot_use_mm_for_euclid_dist").square()
+        distances.fill_diagonal_(float("inf"))
         near = len(updates) - self.hostile - 2
         scores = distances.sort(dim=1).values[:, :near].sum(dim=1)
         return updates[scores.argsort(stable=True)[: self.keep]].mean(dim=0)

@@ -26,9 +26,14 @@ def uniform(seeds: Tensor, step: int, call: int, per_device: tuple[int, ...]) ->
     for size in per_device:
         count *= size
     positions = torch.arange(count, device=seeds.device, dtype=torch.int64)
-    keyed = _mix(seeds + _GAMMA * (step * 64 + call + 1)).unsqueeze(1)
+    keyed = _mix(_mix(seeds + _wrapped(_GAMMA * (step + 1))) + _wrapped(_GAMMA * (call + 1))).unsqueeze(1)
     bits = _mix(keyed + positions * _GAMMA)
     return ((bits >> 11) & ((1 << 53) - 1)).to(torch.float64).mul_(2.0**-53).view(len(seeds), *per_device)
+
+
+def _wrapped(number: int) -> int:
+    """Return a whole number as 64 signed bits would hold it."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _mix(z: Tensor) -> Tensor:

@@ -32,7 +32,8 @@ class PlainEngine(Engine):
         movers = work.stage.players
         ends = {name: states[name].clone() for name in movers}
         kept = {name: memory.clone() for name, memory in memories.items()}
-        seeds = work.dropout_seeds()
+        like = next(iter(states.values()))
+        seeds = work.dropout_seeds().to(like.device)
         plans = [work.batches(position) for position in range(len(work.devices))]
         most = max((len(plan) for plan in plans), default=0)
         trace = np.zeros((most, len(work.stage.moves), len(work.devices)))
@@ -46,10 +47,10 @@ class PlainEngine(Engine):
             for name, memory in kept.items():
                 _remember(optimisers[name], layouts[name], memory[position])
             settings = {
-                name: torch.tensor([values[position]], dtype=_dtype(work)) for name, values in work.settings.items()
+                name: torch.tensor(values[position : position + 1]).to(like) for name, values in work.settings.items()
             }
             for step, rows in enumerate(plan):
-                batch = torch.from_numpy(rows[rows >= 0])
+                batch = torch.from_numpy(rows[rows >= 0]).to(like.device)
                 data = {name: column[batch] for name, column in work.data.items()}
                 now = Situation(True, None, seeds[position : position + 1], step)
                 for index, move in enumerate(work.stage.moves):
@@ -90,10 +91,6 @@ def _move(
     return float(loss.detach())
 
 
-def _dtype(work: Work) -> torch.dtype:
-    return work.data["x"].dtype
-
-
 def _optimiser(module: nn.Module, settings: Optimiser, scale: float) -> torch.optim.Optimizer:
     if isinstance(settings, SGD):
         return torch.optim.SGD(
@@ -116,7 +113,7 @@ _PARTS = {torch.optim.SGD: ("momentum_buffer",), torch.optim.Adam: ("exp_avg", "
 
 def _remember(optimiser: torch.optim.Optimizer, layout: Layout, memory: Tensor) -> None:
     """Give torch's optimiser the memory of earlier rounds: its moments one after another, then the step count."""
-    if not len(memory) or not float(memory[-1]):
+    if not len(memory) or (isinstance(optimiser, torch.optim.Adam) and not float(memory[-1])):
         return
     for parameter, entry in zip(optimiser.param_groups[0]["params"], layout.parameters, strict=True):
         for place, part in enumerate(_PARTS[type(optimiser)]):
@@ -137,6 +134,6 @@ def _memory(optimiser: torch.optim.Optimizer, layout: Layout, before: Tensor) ->
         for place, part in enumerate(_PARTS[type(optimiser)]):
             start = place * layout.trained
             memory[start + entry.start : start + entry.stop] = optimiser.state[parameter][part].reshape(-1)
-        count = optimiser.state[parameter].get("step", 1)
+        count = optimiser.state[parameter].get("step", 0)
     memory[-1] = float(count)
     return memory

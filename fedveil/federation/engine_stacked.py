@@ -63,9 +63,17 @@ class StackedEngine(Engine):
 
     name = "stacked"
 
+    def __init__(self) -> None:
+        self._networks: dict[str, StackedNetwork] = {}
+
     def paths(self, seats: Mapping[str, Seat]) -> dict[str, str]:
         """Say which path each player's network takes."""
-        return {name: StackedNetwork(seat.template).path for name, seat in seats.items()}
+        return {name: self._network(name, seat).path for name, seat in seats.items()}
+
+    def _network(self, name: str, seat: Seat) -> StackedNetwork:
+        if name not in self._networks or self._networks[name].template is not seat.template:
+            self._networks[name] = StackedNetwork(seat.template)
+        return self._networks[name]
 
     def play(self, work: Work, states: Mapping[str, Tensor], memories: Mapping[str, Tensor]) -> Outcome:
         """Play the round on all devices at once."""
@@ -77,7 +85,7 @@ class StackedEngine(Engine):
         place, dtype = like.device, like.dtype
         whole = {
             name: _Table.unpack(
-                StackedNetwork(seat.template),
+                self._network(name, seat),
                 states[name][order],
                 memories[name][order] if name in memories else _blank_memory(seat, states[name]),
             )
@@ -106,7 +114,7 @@ class StackedEngine(Engine):
             for index, move in enumerate(work.stage.moves):
                 for _ in range(move.repeat):
                     play = Play(data, weights, own, _no_networks)
-                    trace[step, index, :active] = self._move(move, work, tables, play, now, scale)
+                    trace[step, index, :active] = self._move(move, work, tables, play, now, scale, rows.shape)
         ends = {name: whole[name].pack()[back] for name in work.stage.players}
         in_order = trace[:, :, back].numpy()
         refuse_divergence(work, in_order, ends)
@@ -125,6 +133,7 @@ class StackedEngine(Engine):
         play: Play,
         now: Situation,
         scale: Tensor | None,
+        records: torch.Size,
     ) -> Tensor:
         taken: dict[str, Step] = {}
         for name in move.players:
@@ -140,9 +149,11 @@ class StackedEngine(Engine):
 
         play.networks = send
         loss = move.loss(play)
-        per_device = _per_device(loss, now.weights, move)
+        shares = _shares(loss, now.weights, records, move)
+        for step in taken.values():
+            step.due = True
         leaves = [leaf for name in move.players for leaf in tables[name].moving]
-        gradients = iter(torch.autograd.grad(per_device.sum(), leaves, allow_unused=True))
+        gradients = iter(torch.autograd.grad(loss, leaves, shares, allow_unused=True))
         with torch.no_grad():
             for name in move.players:
                 table = tables[name]
@@ -153,7 +164,7 @@ class StackedEngine(Engine):
                         for leaf, gradient in zip(table.moving, own, strict=True)
                     ]
                     descend(work.seats[name].player.optimiser, table.parameters, filled, table.memory, scale)
-        return per_device.detach()
+            return (loss.detach() * shares).view(len(loss), -1).sum(dim=1)
 
 
 class _Batches:
@@ -183,15 +194,21 @@ class _Batches:
         return rows, self.real[step, :k, :width].to(dtype) if self.ragged[step] else None
 
 
-def _per_device(loss: Tensor, weights: Tensor | None, move: Move) -> Tensor:
-    """Average a loss per record over each device's own batch; a loss per device stands as it is."""
-    if loss.dim() == 1:
-        return loss
-    if loss.dim() != 2:
+def _shares(loss: Tensor, weights: Tensor | None, records: torch.Size, move: Move) -> Tensor:
+    """Return what each value of a loss counts for in its device's mean; a loss per device counts as it is.
+
+    Handed to autograd in place of the nodes of a mean and a sum.
+    """
+    if loss.shape == records[:1]:
+        return torch.ones_like(loss)
+    if loss.shape != records:
         raise InputError(
-            f"move {move.title!r}: the loss has shape {tuple(loss.shape)}; it must give one value per record"
+            f"move {move.title!r}: the loss has shape {tuple(loss.shape)} for {tuple(records)} records; "
+            "it must give one value per record or one per device"
         )
-    return loss.mean(dim=1) if weights is None else (loss * weights).sum(dim=1) / weights.sum(dim=1)
+    if weights is None:
+        return torch.full_like(loss, 1 / records[1])
+    return weights / weights.sum(dim=1, keepdim=True)
 
 
 def _blank_memory(seat: Seat, like: Tensor) -> Tensor:

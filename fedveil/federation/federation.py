@@ -90,7 +90,8 @@ class Federation:
             if values is not None and len(values) != count:
                 raise InputError(f"{name}: {len(values)} values for {count} devices; give one per device")
         for name in ("batch_sizes", "local_epochs"):
-            if any(value < 1 for value in getattr(self, name) or ()):
+            values = getattr(self, name)
+            if values is not None and any(value < 1 for value in values):
                 raise InputError(f"{name}: every device needs at least 1")
         for name in self.own_attribute or ():
             self.data.attribute(name)

@@ -64,6 +64,10 @@ def prepare(module: nn.Module, player: str) -> nn.Module:
 
 
 def _tolerant(layer: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor, forward) -> Tensor:  # type: ignore[no-untyped-def]
-    if layer.training and layer.running_mean is not None and x.numel() == x.shape[1]:
-        return functional.batch_norm(x, layer.running_mean, layer.running_var, layer.weight, layer.bias, eps=layer.eps)
-    return torch.as_tensor(forward(x))
+    uses_batch = layer.training or layer.running_mean is None
+    if not uses_batch or x.numel() != x.shape[1]:
+        return torch.as_tensor(forward(x))
+    if layer.running_mean is None:  # nothing to go by: the value is its own mean
+        shape = (1, -1, *[1] * (x.dim() - 2))
+        return (x - x) if layer.weight is None else (x - x) * layer.weight.view(shape) + layer.bias.view(shape)
+    return functional.batch_norm(x, layer.running_mean, layer.running_var, layer.weight, layer.bias, eps=layer.eps)

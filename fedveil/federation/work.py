@@ -59,7 +59,8 @@ class Work:
 
     def batches(self, position: int) -> IntArray:
         """Return the record numbers of a device's every step, (steps, batch size), −1 where a batch is partial."""
-        rows, size = self.rows[position], int(self.batch_sizes[position])
+        rows = self.rows[position]
+        size = min(int(self.batch_sizes[position]), len(rows))
         epochs = int(self.epochs[position])
         rng = numpy_generator(self.seed, "batches", self.stage.name, self.round, int(self.devices[position]))
         order = rng.permuted(np.broadcast_to(rows, (epochs, len(rows))), axis=1)

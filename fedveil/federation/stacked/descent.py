@@ -12,7 +12,7 @@ from fedveil.games.optimisers import SGD, Optimiser
 
 
 def memory_size(settings: Optimiser, trained: int) -> int:
-    """Return how many numbers an optimiser keeps per device: its moments one after another, then the step count."""
+    """Return how many numbers an optimiser keeps per device: its moments one after another, then Adam's step count."""
     if isinstance(settings, SGD):
         return trained + 1 if settings.momentum else 0
     return 2 * trained + 1
@@ -51,7 +51,6 @@ def descend(
     """Take one step in place; `scale` multiplies each device's learning rate."""
     if settings.weight_decay:
         gradients = list(torch._foreach_add(gradients, weights, alpha=settings.weight_decay))
-    memory.count.add_(1)
     if isinstance(settings, SGD):
         if settings.momentum:
             (moment,) = memory.moments
@@ -64,6 +63,7 @@ def descend(
             for weight, gradient in zip(weights, gradients, strict=True):
                 weight.sub_(gradient * _per_device(scale * settings.learning_rate, gradient))
         return
+    memory.count.add_(1)
     first, second = memory.moments
     torch._foreach_lerp_(first, gradients, 1 - settings.beta1)
     torch._foreach_mul_(second, settings.beta2)

@@ -69,7 +69,7 @@ def batch_norm(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Ten
         if tracked:
             single = count <= 1
             with torch.no_grad():
-                rate = (layer.momentum or 0.0) * (~single)
+                rate = (layer.momentum or 0.0) * (~single).to(x.dtype)
                 unbiased = variance * (count / (count - 1).clamp_min(1))
                 old_mean, old_variance = parts["running_mean"].clone(), parts["running_var"].clone()
                 parts["running_mean"].add_(rate * (mean - parts["running_mean"]))

@@ -18,15 +18,19 @@ ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.Sigmoid)
 
 @dataclass
 class Step:
-    """How to step inside the backward pass, and how often the network was used: only once allows it."""
+    """How to step inside the backward pass, and how often the network was used: only once allows it.
+
+    It is due once the loss stands: a loss may take gradients of its own before, and they must not move anybody.
+    """
 
     learning_rate: float | None
     uses: int = 0
+    due: bool = False
 
     @property
     def fused(self) -> bool:
         """Whether the backward pass takes the step."""
-        return self.learning_rate is not None and self.uses == 1
+        return self.due and self.learning_rate is not None and self.uses == 1
 
 
 def plan_of(layers: list[nn.Module]) -> list[type[nn.Module] | None] | None:
@@ -60,18 +64,19 @@ class StackedMLP(torch.autograd.Function):
             elif activation is nn.Sigmoid:
                 x = x.sigmoid_()
             kept.append(x)
-        ctx.plan, ctx.step, ctx.kept, ctx.weights = plan, step, kept, weights
-        ctx.trains = any(weight.requires_grad for weight in weights)
+        ctx.plan, ctx.step = plan, step
+        ctx.save_for_backward(*kept, *weights)  # as attributes they would hold the output, and it them, for ever
         return x
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, error: Tensor) -> Any:
         """Walk back through the layers; step on the way where that is allowed."""
-        step, weights, kept = ctx.step, ctx.weights, ctx.kept
+        step, layers = ctx.step, len(ctx.plan)
+        kept, weights = ctx.saved_tensors[: layers + 1], ctx.saved_tensors[layers + 1 :]
         gradients: list[Tensor | None] = [None] * len(weights)
-        wants_input = ctx.needs_input_grad[0]
-        for index in range(len(ctx.plan) - 1, -1, -1):
+        wants_input, trains = ctx.needs_input_grad[0], any(ctx.needs_input_grad[3:])
+        for index in range(layers - 1, -1, -1):
             activation, before, after = ctx.plan[index], kept[index], kept[index + 1]
             if activation is nn.ReLU:
                 error = torch.ops.aten.threshold_backward(error, after, 0)
@@ -81,10 +86,10 @@ class StackedMLP(torch.autograd.Function):
                 error = torch.ops.aten.sigmoid_backward(error, after)
             weight, bias = weights[2 * index], weights[2 * index + 1]
             below = torch.bmm(error, weight) if index or wants_input else None
-            if ctx.trains and step.fused:
+            if trains and step.fused:
                 weight.detach().baddbmm_(error.transpose(1, 2), before, alpha=-step.learning_rate)
                 bias.detach().sub_(error.sum(dim=1), alpha=step.learning_rate)
-            elif ctx.trains:
+            elif trains:
                 gradients[2 * index] = torch.bmm(error.transpose(1, 2), before)
                 gradients[2 * index + 1] = error.sum(dim=1)
             if below is not None:

@@ -22,14 +22,16 @@ class StackedNetwork:
 
     Paths, fastest first: a stack of Linear layers and activations by hand-written passes; a Sequential of known
     layers by batched products; any other module by vmap; and one whose layers mix records in ways of
-    their own (a batch norm inside a custom module), device by device.
+    their own (a batch norm inside a custom module), or that vmap cannot follow, device by device. Where some batches
+    are shorter, vmap gives way to device by device too: an unknown module might read the padding.
     """
 
     def __init__(self, template: nn.Module, *, second_order: bool = False) -> None:
         self.template = template
         self.layout = Layout.of(template)
-        self.layers = _sequence(template)
+        self.layers = _sequence(template, self.layout)
         self.plan = None if self.layers is None or second_order else plan_of([layer for _, layer in self.layers])
+        self.first_name = _first_names(template, self.layout)
         self.path: Path = self._choose()
 
     def _choose(self) -> Path:
@@ -37,8 +39,8 @@ class StackedNetwork:
             return "hand-written"
         if self.layers is not None:
             return "stacked"
-        mixing = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
-        return "one by one" if any(isinstance(part, mixing) for part in self.template.modules()) else "vmap"
+        alone = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RNNBase)
+        return "one by one" if any(isinstance(part, alone) for part in self.template.modules()) else "vmap"
 
     def __call__(
         self, parameters: list[Tensor], buffers: list[Tensor], x: Tensor, now: Situation, step: Step
@@ -55,10 +57,18 @@ class StackedNetwork:
                 x = STACKED[type(layer)](layer, parts, x, now)
             return x
         self.template.train(now.training)
-        if self.path == "vmap":
-            run = vmap(lambda state, x: functional_call(self.template, state, (x,)), randomness="error")
-            return torch.as_tensor(run(state, x))
+        if self.path == "vmap" and now.weights is None:
+            run = vmap(self._call, randomness="error")
+            try:
+                return torch.as_tensor(run(state, x))
+            except RuntimeError:  # vmap cannot follow this module: the fault itself, if it is one, comes again below
+                self.path = "one by one"
         return self._one_by_one(state, x, now)
+
+    def _call(self, state: dict[str, Tensor], x: Tensor) -> Tensor:
+        # Ties are spelt out: functional_call's own way leaves a module damaged that stands twice in another.
+        full = {name: state[first] for name, first in self.first_name.items()}
+        return torch.as_tensor(functional_call(self.template, full, (x,), tie_weights=False))
 
     def _one_by_one(self, state: dict[str, Tensor], x: Tensor, now: Situation) -> Tensor:
         outputs = []
@@ -71,26 +81,45 @@ class StackedNetwork:
             for part in self.template.modules():
                 if isinstance(part, CountedDropout):
                     part.now = alone
-            y = functional_call(self.template, own, (x[device, :rows],))
+            y = self._call(own, x[device, :rows])
             padding = y.new_zeros(x.shape[1] - rows, *y.shape[1:])
             outputs.append(torch.cat([y, padding]))
         now.call = alone.call
         return torch.stack(outputs)
 
 
-def _sequence(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] | None:
-    """Return the known layers of a module in order with their names' prefixes, or None if any is not known."""
+def _sequence(module: nn.Module, layout: Layout, prefix: str = "") -> list[tuple[str, nn.Module]] | None:
+    """Return the known layers of a module in order with their names' prefixes, or None if any is not known.
+
+    A layer without weights may stand in it twice; weights that serve twice are for vmap.
+    """
     if type(module) in STACKED and _plain(module):
-        return [(prefix, module)]
+        known = {entry.name for entry in layout.parameters}
+        own = [f"{prefix}{name}" for name, _ in module.named_parameters(recurse=False)]
+        return [(prefix, module)] if known.issuperset(own) else None
     if type(module) is not nn.Sequential:
         return None
     found: list[tuple[str, nn.Module]] = []
-    for name, child in module.named_children():
-        inner = _sequence(child, f"{prefix}{name}.")
+    for name, child in module._modules.items():  # named_children would leave a layer out when it comes again
+        assert child is not None
+        inner = _sequence(child, layout, f"{prefix}{name}.")
         if inner is None:
             return None
         found += inner
     return found
+
+
+def _first_names(template: nn.Module, layout: Layout) -> dict[str, str]:
+    """Return, for every name that a tensor of the layout goes by, the one under which it is laid out."""
+    tensors = dict(template.named_parameters()) | dict(template.named_buffers())
+    laid_out = {id(tensors[entry.name]): entry.name for entry in layout.parameters + layout.buffers}
+    names: dict[str, str] = {}
+    for prefix, module in template.named_modules():
+        for name in _own(module):
+            tensor = getattr(module, name)
+            if id(tensor) in laid_out:
+                names[f"{prefix}.{name}" if prefix else name] = laid_out[id(tensor)]
+    return names
 
 
 def _plain(layer: nn.Module) -> bool:
@@ -103,6 +132,5 @@ def _plain(layer: nn.Module) -> bool:
 
 
 def _own(layer: nn.Module) -> list[str]:
-    return [name for name, _ in layer.named_parameters(recurse=False)] + [
-        name for name, _ in layer.named_buffers(recurse=False)
-    ]
+    owned = {**layer._parameters, **layer._buffers}
+    return [name for name, tensor in owned.items() if tensor is not None]
