@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from fedveil import __version__
 from fedveil.errors import InputError
@@ -31,8 +33,9 @@ FORMAT = 1
 def save(run: Run, folder: Path) -> None:
     """Write the state."""
     tensors = {f"shared/{name}": state.contiguous() for name, state in run.shared.items()}
-    if run.best_shared is not None:
-        tensors |= {f"best/{name}": state.contiguous() for name, state in run.best_shared.items()}
+    for what, kept in (("best", run.best_shared), ("last", run.last_shared)):
+        if kept is not None:
+            tensors |= {f"{what}/{name}": state.clone() for name, state in kept.items()}
     slots: dict[str, list[int]] = {}
     for name, player in run.local.items():
         devices = np.array(sorted(player.slot_of), dtype=np.int64)
@@ -51,6 +54,8 @@ def save(run: Run, folder: Path) -> None:
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh, old = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
+    if old.exists() and not folder.exists():  # stopped between the two renames: the old one is all there is
+        os.replace(old, folder)
     for leftover in (fresh, old):
         shutil.rmtree(leftover, ignore_errors=True)
     fresh.mkdir()
@@ -64,53 +69,93 @@ def save(run: Run, folder: Path) -> None:
 
 def load(folder: Path, federation: Federation, game: Game) -> Run:
     """Read the state into a new run of the same federation and game."""
-    from fedveil.federation.local_players import LocalPlayer
-    from fedveil.federation.run import Progress, RoundRecord, Run
+    from fedveil.federation.run import Run
 
     old = folder.with_name(f".{folder.name}.old")
     place = folder if folder.exists() or not old.exists() else old  # stopped between the two renames
     try:
         facts: dict[str, Any] = json.loads((place / "run.json").read_text())
         tensors = load_file(place / "state.safetensors")
-        progress = facts["progress"]
-        history = [RoundRecord(**record) for record in progress.pop("history")]
+        written, known = facts["format"], facts["fingerprint"].items()
     except FileNotFoundError as fault:
-        raise InputError(f"{folder}: no saved run here ({fault.filename} is missing)") from fault
+        missing = next(name for name in ("run.json", "state.safetensors") if not (place / name).exists())
+        raise InputError(f"{folder}: no saved run here ({missing} is missing)") from fault
     except Exception as fault:
         raise InputError(f"{folder}: the saved run is damaged ({type(fault).__name__}); start it afresh") from fault
-    if facts["format"] != FORMAT:
-        raise InputError(f"{folder}: saved in format {facts['format']}, this version reads {FORMAT}")
+    if written != FORMAT:
+        raise InputError(f"{folder}: saved in format {written}, this version reads {FORMAT}")
     expected = fingerprint(federation, game)
-    for what, value in facts["fingerprint"].items():
+    for what, value in known:
         if expected.get(what) != value:
             raise InputError(f"{folder}: belongs to another run: {what} was {value!r}, is {expected.get(what)!r}")
     run = Run(federation, game)
+    try:
+        _restore(run, facts, tensors)
+    except (KeyError, TypeError, ValueError, RuntimeError) as fault:
+        raise InputError(f"{folder}: the saved run is damaged ({fault}); start it afresh") from fault
+    return run
+
+
+def _restore(run: Run, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    from fedveil.federation.local_players import LocalPlayer
+    from fedveil.federation.run import Progress, RoundRecord
+
+    progress = dict(facts["progress"])
+    history = [RoundRecord(**record) for record in progress.pop("history")]
     run.progress = Progress(history=history, **progress)
-    where = federation.place
-    run.shared = {name: tensors[f"shared/{name}"].to(where) for name in run.shared}
-    if any(name.startswith("best/") for name in tensors):
-        run.best_shared = {name: tensors[f"best/{name}"].to(where) for name in run.shared}
+    federation, where = run.federation, run.federation.place
+
+    def players(what: str) -> dict[str, Tensor]:
+        states = {name: tensors[f"{what}/{name}"] for name in run.shared}
+        for name, state in states.items():
+            if state.shape != run.shared[name].shape or not bool(torch.isfinite(state).all()):
+                raise ValueError(f"weights of {name} do not fit")
+        return {name: state.to(where, federation.number_type) for name, state in states.items()}
+
+    held = {name.partition("/")[0] for name in tensors}
+    run.shared, run.best_shared, run.last_shared = (
+        players("shared"),
+        players("best") if "best" in held else None,
+        players("last") if "last" in held else None,
+    )
     for name, devices in facts["local"].items():
         run.local[name] = LocalPlayer(tensors[f"start/{name}"], federation.local_limit)
         run.local[name].put(np.array(devices, dtype=np.int64), tensors[f"local/{name}"])
     for index, entry in enumerate(facts["recorded"]):
         updates = tensors[f"recorded/{index}"].to(where)
         run.recorded.append((entry["round"], np.array(entry["devices"], dtype=np.int64), updates))
-    return run
 
 
 def fingerprint(federation: Federation, game: Game) -> dict[str, Any]:
-    """Return what must agree for a run to continue: data, partition, seed, engine, game."""
+    """Return what must agree for a run to continue: data, partition, seed, engine, game, and all settings."""
+    data = federation.data
+    labels = [] if data.y is None else [data.y.codes]
+    labels += [data.attributes[name].codes for name in sorted(data.attributes)]
     digest = hashlib.sha256()
-    for array in (federation.data.x, federation.data.split, federation.partition.order, federation.partition.offsets):
-        digest.update(np.ascontiguousarray(array).tobytes())
+    for array in (data.x, data.split, federation.partition.order, federation.partition.offsets, *labels):
+        digest.update(np.ascontiguousarray(array))
+    each = ("batch_sizes", "local_epochs", "rate_scales", "own_attribute")
+    own: dict[str, Any] = {name: getattr(federation, name) for name in each} | dict(federation.settings)
     return {
         "data": digest.hexdigest()[:16],
         "seed": federation.seed,
         "engine": federation.engine,
         "dtype": federation.dtype,
         "fraction": federation.fraction,
-        "shield": federation.shield.name,
-        "game": repr(game),
+        "unreliable": federation.unreliable,
+        "aggregation": _described(federation.aggregation),
+        "devices' own settings": hashlib.sha256(
+            repr({name: None if value is None else np.asarray(value).tolist() for name, value in own.items()}).encode()
+        ).hexdigest()[:16],
+        "shield": _described(federation.shield),
+        "game": _described(game),
         "threads": torch.get_num_threads(),
     }
+
+
+def _described(part: object) -> str:
+    """Return how a game or shield is made, without the addresses that differ from process to process."""
+    made = repr(part)
+    if made == object.__repr__(part):
+        made = f"{type(part).__qualname__}({', '.join(f'{name}={value!r}' for name, value in vars(part).items())})"
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", made)

@@ -79,13 +79,13 @@ class Federation:
             raise InputError(f"engine {self.engine!r} is not known: choose stacked or plain")
         if self.dtype not in ("float32", "float64"):
             raise InputError(f"dtype {self.dtype!r} is not known: choose float32 or float64")
-        partitioner = IID(self.devices) if isinstance(self.devices, int) else self.devices
+        partitioner = self.devices if isinstance(self.devices, Partitioner) else IID(int(self.devices))
         object.__setattr__(self, "partition", partitioner.deal(self.data, self.seed))
         count = len(self.partition)
         each: dict[str, Any] = {
             name: getattr(self, name) for name in ("batch_sizes", "local_epochs", "rate_scales", "own_attribute")
         }
-        each |= {f"setting {n!r}": v for n, v in self.settings.items() if not isinstance(v, int | float)}
+        each |= {f"setting {n!r}": v for n, v in self.settings.items() if np.ndim(v)}
         for name, values in each.items():
             if values is not None and len(values) != count:
                 raise InputError(f"{name}: {len(values)} values for {count} devices; give one per device")
@@ -93,7 +93,11 @@ class Federation:
             values = getattr(self, name)
             if values is not None and any(value < 1 for value in values):
                 raise InputError(f"{name}: every device needs at least 1")
-        for name in self.own_attribute or ():
+        numbers = {"rate_scales": self.rate_scales} | {f"setting {n!r}": v for n, v in self.settings.items()}
+        for name, values in numbers.items():
+            if values is not None and not np.isfinite(np.asarray(values, dtype=np.float64)).all():
+                raise InputError(f"{name}: holds a value that is NaN or infinite")
+        for name in () if self.own_attribute is None else self.own_attribute:
             self.data.attribute(name)
 
     def play(
@@ -128,8 +132,8 @@ class Federation:
 
     def setting(self, values: PerDevice, devices: IntArray) -> npt.NDArray[np.float64]:
         """Return a setting's value on some devices."""
-        if isinstance(values, int | float):
-            return np.full(len(devices), float(values))
+        if not np.ndim(values):
+            return np.full(len(devices), float(np.asarray(values)))
         return np.asarray(values, dtype=np.float64)[devices]
 
     def own_codes(self) -> Attribute | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
 import torch
@@ -25,12 +27,12 @@ class LocalPlayer:
         self.limit = limit
         self.slot_of: dict[int, int] = {}
         self.blocks: list[Tensor] = []
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
 
     @property
     def spilled(self) -> int:
         """How many blocks lie on disk."""
-        return 0 if self._folder is None else len(list(Path(self._folder.name).iterdir()))
+        return 0 if self._folder is None else len(list(self._folder.iterdir()))
 
     def get(self, devices: IntArray) -> Tensor:
         """Return the devices' states, (devices, size), as a copy."""
@@ -55,7 +57,8 @@ class LocalPlayer:
         if (len(self.blocks) + 1) * size <= self.limit:
             return torch.zeros(shape, dtype=self.start.dtype)
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="fedveil-local-")
-        file = Path(self._folder.name) / f"{len(self.blocks)}.bin"
+            self._folder = Path(tempfile.mkdtemp(prefix="fedveil-local-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        file = self._folder / f"{len(self.blocks)}.bin"
         mapped = torch.from_file(str(file), shared=True, size=shape[0] * shape[1], dtype=self.start.dtype)
         return mapped.view(shape)

@@ -1,47 +1,112 @@
-"""A rehearsal before the first round: every loss once, on a few records, so that faults are told in words."""
+"""A rehearsal before the first round: every loss once, on a few records, so that faults are told in words.
+
+Networks are in training mode, as they will be. A draw from torch's global state is a fault, too: the same seed would
+give other results, and the engines would differ.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from torch import Tensor, nn
 
+from fedveil.data.attribute import IntArray
 from fedveil.data.attribute_data import Split
 from fedveil.errors import InputError
+from fedveil.federation.prepare import CountedDropout
+from fedveil.federation.stacked.situation import Situation
 from fedveil.games.play import Play
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run
+    from fedveil.games.game import Loss, Stage
 
 
 def rehearse(run: Run) -> None:
-    """Run every move's loss on a few training records; say which player's shapes do not fit."""
-    rows = run.federation.data.rows(Split.TRAIN)[:4]
-    modules = run.model().modules
-    settings = {
-        name: torch.tensor(run.federation.setting(values, rows[:1] * 0)).to(run.tensors["x"])
-        for name, values in run.federation.settings.items()
-    }
+    """Run every loss on a few records; say which player's shapes do not fit."""
+    modules = _in_training(run)
     for stage in run.stages:
-        few = torch.from_numpy(rows).to(run.tensors["x"].device)
-        data = {name: column[few] for name, column in run.readable(stage.reads).items()}
+        rows = _telling_rows(run, stage, Split.TRAIN)
         for move in stage.moves:
-            play = Play(data, None, settings, lambda player, x: modules[player](x))
-            try:
-                with torch.no_grad():
-                    loss = move.loss(play)
-            except InputError as fault:
-                raise type(fault)(f"stage {stage.name!r}, move {move.title!r}: {fault}{_seen(play)}") from fault
-            except (RuntimeError, ValueError, IndexError, KeyError) as fault:
-                raise InputError(
-                    f"stage {stage.name!r}, move {move.title!r}: the loss does not fit its networks: "
-                    f"{fault}{_seen(play)}"
-                ) from fault
+            for name, module in modules.items():
+                module.requires_grad_(name in move.players)
+            where = f"stage {stage.name!r}, move {move.title!r}"
+            loss, seen = _try(run, stage, move.loss, rows, modules, where)
             if loss.shape not in (torch.Size([len(rows)]), torch.Size([])):
                 raise InputError(
-                    f"stage {stage.name!r}, move {move.title!r}: the loss has shape {tuple(loss.shape)} for "
-                    f"{len(rows)} records; it must give one value per record or one in all{_seen(play)}"
+                    f"{where}: the loss has shape {tuple(loss.shape)} for {len(rows)} records; "
+                    f"it must give one value per record or one in all{seen}"
                 )
+        if stage.validation is not None:
+            held_out = _telling_rows(run, stage, Split.VALIDATION)
+            if not len(held_out):
+                raise InputError(f"stage {stage.name!r} selects on validation records, but the data has none")
+            where = f"stage {stage.name!r}, validation"
+            loss, seen = _try(run, stage, stage.validation, held_out, run.model().modules, where)
+            if loss.shape != torch.Size([len(held_out)]):
+                raise InputError(
+                    f"{where}: the loss has shape {tuple(loss.shape)} for {len(held_out)} records; "
+                    f"it must give one value per record{seen}"
+                )
+
+
+def _try(
+    run: Run, stage: Stage, function: Loss, rows: IntArray, modules: Mapping[str, nn.Module], where: str
+) -> tuple[Tensor, str]:
+    """Return the loss of some records, and what went through which player in words."""
+
+    def send(player: str, inputs: Tensor) -> Tensor:
+        if player not in modules:
+            raise InputError(f"there is no player {player!r} among {', '.join(modules)}")
+        try:
+            return torch.as_tensor(modules[player](inputs))
+        except RuntimeError as fault:
+            raise InputError(f"player {player!r} cannot take inputs of shape {tuple(inputs.shape)}: {fault}") from fault
+
+    few = torch.from_numpy(rows).to(run.tensors["x"].device)
+    device = np.zeros(1, dtype=np.int64)
+    settings = {
+        name: torch.tensor(run.federation.setting(values, device)).to(run.tensors["x"])
+        for name, values in run.federation.settings.items()
+    }
+    data = {name: column[few] for name, column in run.readable(stage.reads).items()}
+    play = Play(data, None, settings, send)
+    dice = torch.get_rng_state()
+    try:
+        loss = function(play)
+    except InputError as fault:
+        raise type(fault)(f"{where}: {fault}{_seen(play)}") from fault
+    except (RuntimeError, ValueError, IndexError, KeyError) as fault:
+        raise InputError(f"{where}: the loss does not fit its networks: {fault}{_seen(play)}") from fault
+    if not torch.equal(dice, torch.get_rng_state()):
+        torch.set_rng_state(dice)
+        raise InputError(
+            f"{where}: a loss or a network drew from torch's global random state, so that runs could not be repeated; "
+            f"use nn.Dropout for dropout, and no dropout inside attention{_seen(play)}"
+        )
+    return loss, _seen(play)
+
+
+def _in_training(run: Run) -> dict[str, nn.Module]:
+    modules = run.model().modules
+    for module in modules.values():
+        for part in module.train().modules():
+            if isinstance(part, CountedDropout):
+                part.now = Situation(True, None, torch.zeros(1, dtype=torch.int64, device=run.tensors["x"].device))
+    return modules
+
+
+def _telling_rows(run: Run, stage: Stage, split: Split) -> IntArray:
+    """Return a few records of a split, with the highest code of every label that is read among them: it must fit."""
+    rows = run.federation.data.rows(split)
+    if not len(rows):
+        return rows
+    labels = [column for name, column in run.readable(stage.reads).items() if name != "x"]
+    highest = [rows[int(column.cpu().numpy()[rows].argmax())] for column in labels]
+    return np.unique(np.concatenate([rows[:4], np.array(highest, dtype=np.int64)]))
 
 
 def _seen(play: Play) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedveil.data.attribute import IntArray
 from fedveil.data.attribute_data import Split
@@ -26,8 +26,8 @@ from fedveil.federation.release import release, released_view, update_view
 from fedveil.federation.stacked.descent import memory_size
 from fedveil.federation.view import FloatArray, View
 from fedveil.federation.work import Seat, Work
-from fedveil.games.game import DataShape, Game, Stage
-from fedveil.randomness import torch_generator
+from fedveil.games.game import DataShape, Game, Player, Stage
+from fedveil.randomness import child_seed, torch_generator
 from fedveil.shields.message import Kind
 
 
@@ -81,8 +81,7 @@ class Run:
         self.stages = game.stages(self.shape)
         players = game.players(self.shape)
         self.seats = {
-            name: Seat(prepare(player.build(torch_generator(federation.seed, "weights", name)), name), player)
-            for name, player in players.items()
+            name: Seat(prepare(_built(player, federation.seed, name), name), player) for name, player in players.items()
         }
         for stage in self.stages:
             for name in (*stage.players, *stage.shared):
@@ -91,18 +90,29 @@ class Run:
                         f"stage {stage.name!r} moves or shares {name!r}, which is no player of {game.name}"
                     )
         self.layouts = {name: Layout.of(seat.template) for name, seat in self.seats.items()}
+        for stage in self.stages:
+            for name in stage.players:
+                if not self.layouts[name].trained:
+                    raise InputError(
+                        f"stage {stage.name!r} moves player {name!r}, whose network has no weights to move"
+                    )
         place, number = federation.place, federation.number_type
         self.shared = {
             name: self.layouts[name].flatten(seat.template, number).to(place) for name, seat in self.seats.items()
         }
         self.local: dict[str, LocalPlayer] = {}
         self.best_shared: dict[str, Tensor] | None = None
+        self.last_shared: dict[str, Tensor] | None = None
         self.progress = Progress()
         self.engine = federation.make_engine()
-        self.paths = self.engine.paths(self.seats)
         self.recorded: list[tuple[int, IntArray, Tensor]] = []
         self.tensors = self._tensors()
         rehearse(self)
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """Which path each player's network takes through the engine."""
+        return self.engine.paths(self.seats)
 
     @property
     def history(self) -> list[RoundRecord]:
@@ -125,6 +135,8 @@ class Run:
             record: rounds whose updates are kept, as the server saw them.
             checkpoint: a folder to which the whole state is saved after every round.
         """
+        if self.last_shared is not None:  # played to an end before: go on from there, not from the kept round
+            self.shared, self.last_shared = self.last_shared, None
         while self.progress.stage < len(self.stages):
             stage = self.stages[self.progress.stage]
             planned = stage.rounds if stage.rounds is not None else rounds
@@ -139,6 +151,7 @@ class Run:
             if self.progress.stage == len(self.stages) - 1:
                 break
             self._keep_best()
+            self.best_shared = self.last_shared = None
             self.progress.stage, self.progress.round, self.progress.best = self.progress.stage + 1, 0, None
         self._keep_best()
         return self
@@ -156,14 +169,14 @@ class Run:
             states, memories = self.device_states(stage, devices)
             outcome = self.engine.play(work, states, memories)
             sent = send_updates(self, work, outcome)
-            silent = len(devices) - len(sent.speaking)
+            silent = len(devices) - len(sent.speaking) if stage.shared.intersection(stage.players) else 0
             damage, sent_bytes = sent.damage, sent.bytes
             if len(sent.speaking):
+                aggregate(self, work, sent)
                 if number in record:
                     self.recorded.append((number, devices[sent.speaking], sent.updates))
-                aggregate(self, work, sent)
             for name, player in self.local.items():
-                if name in outcome.states:
+                if name in outcome.memories:
                     player.put(devices, torch.cat([outcome.states[name], outcome.memories[name]], dim=1))
             means = np.average(outcome.losses, axis=0, weights=np.maximum(outcome.steps, 1))
             losses = {move.title: float(mean) for move, mean in zip(stage.moves, means, strict=True)}
@@ -172,7 +185,7 @@ class Run:
         self.history.append(
             RoundRecord(stage.name, number, len(devices), silent, losses, validation, damage, sent_bytes)
         )
-        if validation is not None and (self.progress.best is None or validation < self.progress.best):
+        if validation is not None and validation < (np.inf if self.progress.best is None else self.progress.best):
             self.progress.best, self.progress.best_round = validation, number
             self.best_shared = {name: state.clone() for name, state in self.shared.items()}
 
@@ -237,7 +250,7 @@ class Run:
 
     def _keep_best(self) -> None:
         if self.best_shared is not None:
-            self.shared, self.best_shared = self.best_shared, None
+            self.shared, self.last_shared = self.best_shared, self.shared
 
     def model(self, device: int | None = None) -> Model:
         """Return the networks as the server has them; with a device, its own local players as well."""
@@ -286,3 +299,10 @@ class Run:
         from fedveil.federation.checkpoint import load
 
         return load(Path(folder), federation, game)
+
+
+def _built(player: Player, seed: int, name: str) -> nn.Module:
+    """Build a player's network; a builder that draws from torch's global state gets the same weights each time, too."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(child_seed(seed, "weights", name, "global"))
+        return player.build(torch_generator(seed, "weights", name))

@@ -33,15 +33,20 @@ class Shield(ABC):
         """Shield a message, and measure what that did to it."""
         if message.kind not in self.acts_on:
             return message, Damage.between(message.values, message.values)
+        true = message.values.clone()  # a shield may change numbers in place; the damage is measured all the same
         try:
             sent = self.change(message, context)
+            usable = sent.values.shape == true.shape and bool(torch.isfinite(sent.values).all())
         except ShieldError:
             raise
         except Exception as fault:
             raise ShieldError(f"shield {self.name!r} failed, so nothing is sent: {fault}") from fault
-        if sent.values.shape != message.values.shape or not bool(torch.isfinite(sent.values).all()):
+        if not usable:
             raise ShieldError(f"shield {self.name!r} made an unusable message (shape or NaN), so nothing is sent")
-        return sent, Damage.between(message.values, sent.values)
+        return sent, Damage.between(true, sent.values)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
 class Identity(Shield):
