@@ -22,7 +22,8 @@ def mlp(sizes: Sequence[int], generator: torch.Generator, *, last: nn.Module | N
     """
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
-        linear = nn.Linear(fan_in, fan_out, device="meta").to_empty(device="cpu")
+        with torch.random.fork_rng(devices=[]):  # the layer's own draw is thrown away, and must leave no trace
+            linear = nn.Linear(fan_in, fan_out)
         bound = 1 / math.sqrt(fan_in)
         for parameter in linear.parameters():
             nn.init.uniform_(parameter, -bound, bound, generator=generator)

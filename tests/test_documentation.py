@@ -15,9 +15,11 @@ import typer
 import yaml
 
 import fedveil
+from fedveil import plugins
 from fedveil.attacks import panel
 from fedveil.cli import app
 from fedveil.data import available, load
+from fedveil.federation import Federation
 from fedveil.federation.view import View
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -131,6 +133,17 @@ def test_the_recipe_for_an_attack_works(recipes: Path) -> None:
     found = panel(["nearest-mean"], draws=100).judge(View.of_data(data)).worst.balanced_accuracy
     assert found.low > 0.6
     assert abs(found.estimate - data.facts["bayes_accuracy"]) < 0.06
+
+
+def test_the_recipes_for_a_game_and_a_shield_work(recipes: Path) -> None:
+    data = load("synthetic", sensitive="u", n=400, bits=0.4, seed=0)
+    game = plugins.load("fedveil.games", "denoiser")()
+    shield = plugins.load("fedveil.shields", "rounding")(step=0.01)
+    federation = Federation(data, devices=4, shield=shield)
+    run = federation.play(game, rounds=3)
+    assert run.history[-1].losses["encoder+decoder"] < run.history[0].losses["encoder+decoder"]
+    assert 0 < run.history[-1].damage["linf"] <= 0.005 + 1e-6
+    assert run.view("representations").victims.vectors.shape[1] == 4
 
 
 def test_the_page_on_leak_names_every_option_and_no_other() -> None:

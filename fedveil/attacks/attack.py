@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedveil.data.attribute import IntArray
+from fedveil.federation.view import EVERY_OBSERVER, Capability
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -30,11 +31,13 @@ class Attack(ABC):
 
     `fit` sees the attacker's own labelled vectors (auxiliary to learn from, validation to stop or tune
     by), never the victims' labels. It must weigh the classes evenly: what it returns is judged by
-    balanced accuracy, and an unweighted attacker on an uneven attribute looks harmless.
+    balanced accuracy, and an unweighted attacker on an uneven attribute looks harmless. `needs` names what an
+    observer must have been granted; a view that grants less refuses the attack.
     The panel calibrates the scores on validation afterwards, so they need not be probabilities.
     """
 
     name: ClassVar[str]
+    needs: ClassVar[frozenset[Capability]] = EVERY_OBSERVER
 
     def __init__(self, seed: int = 0, device: str = "auto") -> None:
         self.seed = seed

@@ -113,6 +113,7 @@ class Panel:
             attack = plugins.load("fedveil.attacks", name)(
                 seed=child_seed(self.seed, "attack", attribute, name), device=self.device
             )
+            asked.require(attack.needs, f"attacker {name!r}")
             # The same draws for every attacker on an attribute, so that differences are paired.
             rng = numpy_generator(self.seed, "bootstrap", attribute)
             trials.append(Trial.run(name, attack, question, self.draws, rng))

@@ -1,13 +1,15 @@
 """View: what a curious observer saw, and the labelled vectors it may learn from.
 
-This is its first, small form: vectors that left devices, split into what the attacker knows
-(auxiliary, with labels) and whom it attacks (victims).
+Vectors that left devices, by sender and round, split into what the attacker knows (auxiliary, with labels) and
+whom it attacks (victims). The threat model is data: a view says what it grants, and an attack that needs
+more is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,18 @@ from fedveil.errors import InputError, nearest
 FloatArray = npt.NDArray[np.float64]
 
 
+class Capability(StrEnum):
+    """What an observer may be granted."""
+
+    VECTORS = "what left the devices"
+    LABELS = "auxiliary vectors with their attributes"
+    SENDERS = "who sent what"
+    ROUNDS = "when it was sent"
+
+
+EVERY_OBSERVER = frozenset({Capability.VECTORS, Capability.LABELS})
+
+
 @dataclass(frozen=True, eq=False)
 class Pool:
     """Vectors that left devices, the senders' attributes, and who sent what.
@@ -29,12 +43,14 @@ class Pool:
         attributes: the senders' sensitive attributes by name. Of the victims they are read for scoring only.
         groups: one id per vector of the person (speaker, seller, device) it comes from, or None.
         given: (n, g) what the attacker knows of each sender beforehand, encoded as numbers, or None.
+        rounds: the round in which each vector was sent, or None.
     """
 
     vectors: FloatArray
     attributes: Mapping[str, Attribute]
     groups: IntArray | None = None
     given: FloatArray | None = None
+    rounds: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -46,6 +62,7 @@ class Pool:
             attributes={name: attribute.take(rows) for name, attribute in self.attributes.items()},
             groups=None if self.groups is None else self.groups[rows],
             given=None if self.given is None else self.given[rows],
+            rounds=None if self.rounds is None else self.rounds[rows],
         )
 
 
@@ -57,6 +74,13 @@ class View:
     validation: Pool
     victims: Pool
     given_names: tuple[str, ...] = ()
+    grants: frozenset[Capability] = EVERY_OBSERVER
+
+    def require(self, needs: frozenset[Capability], who: str) -> None:
+        """Refuse an attack that needs more than this observer saw."""
+        lacking = sorted(needs - self.grants)
+        if lacking:
+            raise InputError(f"{who} needs {' and '.join(lacking)}, which this view does not grant")
 
     @property
     def attribute_names(self) -> tuple[str, ...]:
@@ -114,7 +138,7 @@ class View:
         auxiliary, validation, victims = (
             replace(pool, attributes={name: _only(pool.attributes[name], present)}) for pool in pools
         )
-        return View(auxiliary, validation, victims, self.given_names)
+        return View(auxiliary, validation, victims, self.given_names, self.grants)
 
 
 def _only(attribute: Attribute, present: IntArray) -> Attribute:

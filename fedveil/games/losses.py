@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fedveil.errors import InputError
 
@@ -22,8 +23,9 @@ def cross_entropy(logits: Tensor, codes: Tensor) -> Tensor:
         raise InputError(
             f"cross-entropy: logits of shape {tuple(logits.shape)} for labels of shape {tuple(codes.shape)}"
         )
-    log_p = torch.log_softmax(logits, dim=-1)
-    return -log_p.gather(-1, codes.clamp_min(0).unsqueeze(-1)).squeeze(-1) * (codes >= 0)
+    flat = logits.reshape(-1, logits.shape[-1])
+    loss = functional.cross_entropy(flat, codes.reshape(-1), reduction="none", ignore_index=-1)
+    return loss.view(codes.shape)
 
 
 def squared_error(output: Tensor, target: Tensor) -> Tensor:
