@@ -132,13 +132,15 @@ def fingerprint(federation: Federation, game: Game) -> dict[str, Any]:
     labels = [] if data.y is None else [data.y.codes]
     labels += [data.attributes[name].codes for name in sorted(data.attributes)]
     digest = hashlib.sha256()
-    for array in (data.x, data.split, federation.partition.order, federation.partition.offsets, *labels):
-        digest.update(np.ascontiguousarray(array))
+    for array in (data.x, data.split, *labels):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    partition = hashlib.sha256(federation.partition.order.tobytes() + federation.partition.offsets.tobytes())
     each = ("batch_sizes", "local_epochs", "rate_scales", "own_attribute")
     own: dict[str, Any] = {name: getattr(federation, name) for name in each} | dict(federation.settings)
     return {
         "data": digest.hexdigest()[:16],
         "seed": federation.seed,
+        "partition": partition.hexdigest()[:16],
         "engine": federation.engine,
         "dtype": federation.dtype,
         "fraction": federation.fraction,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -262,12 +263,12 @@ class Run:
 
     def _tensors(self) -> dict[str, Tensor]:
         data, place = self.federation.data, self.federation.place
-        columns: dict[str, Tensor] = {"x": torch.from_numpy(data.x).to(place, self.federation.number_type)}
+        columns: dict[str, Tensor] = {"x": _tensor(data.x).to(place, self.federation.number_type)}
         if data.y is not None:
-            columns["y"] = torch.from_numpy(data.y.codes).to(place)
+            columns["y"] = _tensor(data.y.codes).to(place)
         own = self.federation.own_codes()
         for name, attribute in {**data.attributes, **({"own": own} if own else {})}.items():
-            columns[f"u:{name}"] = torch.from_numpy(attribute.codes).to(place)
+            columns[f"u:{name}"] = _tensor(attribute.codes).to(place)
         return columns
 
     def release(self, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatArray:
@@ -299,6 +300,10 @@ class Run:
         from fedveil.federation.checkpoint import load
 
         return load(Path(folder), federation, game)
+
+
+def _tensor(array: npt.NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))  # a copy only where torch cannot share it
 
 
 def _built(player: Player, seed: int, name: str) -> nn.Module:
