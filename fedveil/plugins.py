@@ -20,15 +20,22 @@ def found(group: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in sorted(entry_points(group=group), key=lambda point: point.name)}
 
 
-def load(group: str, name: str) -> Any:
-    """Load one registered part; an unknown name or a part that cannot be imported is an `InputError`."""
-    parts = found(group)
+def load(group: str, name: str, base: type | None = None) -> Any:
+    """Load one registered part, a subclass of `base` where one is named.
+
+    An unknown name, a part whose import fails for whatever reason, and one of another kind are each an `InputError`.
+    """
+    parts, kind = found(group), _KINDS.get(group, group)
     if name not in parts:
-        raise InputError(f"{_KINDS.get(group, group)} {name!r} is not known: {nearest(name, parts)}")
+        raise InputError(f"{kind} {name!r} is not known: {nearest(name, parts)}")
     point = parts[name]
     try:
-        return point.load()
-    except (ImportError, AttributeError) as fault:
+        part = point.load()
+    except (Exception, SystemExit) as fault:
+        why = f"{type(fault).__name__}: {fault}"
+        raise InputError(f"{kind} {name!r} ({point.value}) cannot be loaded: {why}; reinstall its package") from fault
+    if base is not None and not (isinstance(part, type) and issubclass(part, base)):
         raise InputError(
-            f"{_KINDS.get(group, group)} {name!r} ({point.value}) cannot be loaded: {fault}; reinstall its package"
-        ) from fault
+            f"{kind} {name!r} ({point.value}) is no {base.__module__}.{base.__qualname__}; mend its package"
+        )
+    return part

@@ -9,30 +9,45 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 
+_TAIL = 0.005
+_STRAIGHT = 10.0
+
 
 @dataclass(frozen=True, eq=False)
 class Standardiser:
-    """Centre and scale by the attacker's own data; columns that never vary there are dropped.
+    """Centre by the median and scale by the deviation of the bulk, read off the attacker's own data.
 
-    Values beyond 20 standard deviations are clipped: an outlier among the victims must not blind a network.
+    Robust on purpose: one wild record must not blind the networks, and a large offset must not hide a small
+    signal. The deviation is that of the middle 99% of a column, or of all of it where that is constant. Beyond ten
+    deviations values grow logarithmically, which keeps their order for the trees. Columns that never vary in the
+    attacker's data are dropped.
     """
 
-    mean: FloatArray
+    centre: FloatArray
     deviation: FloatArray
     varies: npt.NDArray[np.bool_]
 
     @classmethod
     def fit(cls, vectors: FloatArray) -> Standardiser:
-        """Read mean and deviation off the auxiliary vectors."""
-        largest = np.abs(vectors).max(axis=0, initial=0.0)
-        unit = np.where(largest > 0, largest, 1.0)  # first to a safe size: squares of 1e200 overflow
-        mean, deviation = (vectors / unit).mean(axis=0), (vectors / unit).std(axis=0)
-        varies = deviation > 1e-9
+        """Read centre and deviation off the auxiliary vectors."""
+        centre = np.median(vectors, axis=0)
+        moved = vectors - centre
+        largest = np.abs(moved).max(axis=0, initial=0.0)
+        # What rounding makes of a constant is no signal; 1e10 + u, in contrast, is exact in double precision.
+        varies = largest > 1e-13 * np.abs(centre)
+        unit = np.where(varies, largest, 1.0)  # first to a safe size: squares of 1e200 overflow
+        scaled = moved / unit
+        low, high = np.quantile(scaled, [_TAIL, 1 - _TAIL], axis=0)
+        bulk = np.clip(scaled, low, high).std(axis=0)
+        deviation = np.where(bulk > 0, bulk, scaled.std(axis=0))
         if not varies.any():
             varies[:1] = True  # a constant vector tells nothing, but must still run through every attacker
-        return cls(mean * unit, np.where(deviation > 1e-9, deviation, 1.0) * unit, varies)
+        return cls(centre, np.where(deviation > 0, deviation, 1.0) * unit, varies)
 
     def apply(self, vectors: FloatArray) -> FloatArray:
         """Standardise vectors of any pool."""
-        kept = (vectors[:, self.varies] - self.mean[self.varies]) / self.deviation[self.varies]
-        return np.asarray(np.clip(kept, -20, 20), dtype=np.float64)
+        kept = (vectors[:, self.varies] - self.centre[self.varies]) / self.deviation[self.varies]
+        size = np.abs(kept)
+        far = size > _STRAIGHT
+        kept[far] = np.sign(kept[far]) * (_STRAIGHT + np.log1p(size[far] - _STRAIGHT))
+        return np.asarray(kept, dtype=np.float64)

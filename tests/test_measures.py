@@ -5,7 +5,15 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
-from fedveil.measures import Predictions, chance_error, detectable_advantage, interval, resampled
+from fedveil.measures import (
+    Predictions,
+    chance_error,
+    counting_units,
+    detectable_advantage,
+    figures_of,
+    interval,
+    resampled,
+)
 
 
 def predictions(codes, log_posterior, prior=None):
@@ -31,8 +39,10 @@ def test_the_sample_s_figures_are_those_of_a_naive_reference(classes, n, seed, c
     scored = [1] if classes == 2 else range(classes)
     areas = [roc_auc_score(codes == k, np.log(posterior[:, k])) for k in scored]
     assert found["auc"][0] == pytest.approx(np.mean(areas))
-    bits = np.log2(posterior[np.arange(len(codes)), codes] / made.prior[codes]).mean()
+    shares = np.bincount(codes) / len(codes)
+    bits = -(shares * np.log2(shares)).sum() + np.log2(posterior[np.arange(len(codes)), codes]).mean()
     assert found["raw_information"][0] == pytest.approx(bits)
+    assert found["prior"][0] == pytest.approx(shares.max())
     expected = (classes * found["balanced_accuracy"] - 1) / (classes - 1)
     np.testing.assert_allclose(found["advantage"], expected)
     assert found["mutual_information_bits"].min() >= 0
@@ -83,3 +93,43 @@ def test_a_draw_that_misses_a_rare_class_does_not_spoil_the_interval():
     codes = np.array([0] * 50 + [1] * 50 + [2])
     found = resampled(predictions(codes, np.log(rng.dirichlet(np.ones(3), 101))), None, 200, rng)
     assert all(np.isfinite(draws).all() for draws in found.values())
+
+
+def test_a_draw_that_misses_one_of_two_classes_is_left_out_quietly():
+    rng = np.random.default_rng(5)
+    codes = np.array([0] * 6 + [1])
+    found = resampled(predictions(codes, np.log(rng.dirichlet(np.ones(2), 7))), None, 200, rng)
+    assert np.isnan(found["auc"]).any()
+    assert np.isfinite(interval(found["auc"], 0.95).low)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "truth"),
+    [
+        ((300, 3), (0.6, 0.7)),
+        ((200, 200, 2, 1), (0.5, 0.4, 0.6, 0.5)),
+        ((20, 20), (0.95, 0.95)),
+        ((8, 8), (0.99, 0.99)),
+    ],
+)
+def test_intervals_of_few_victims_or_perfect_readers_cover_the_truth(sizes, truth):
+    rng = np.random.default_rng(6)
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    classes, hits = len(sizes), 0
+    for _ in range(150):
+        right = rng.random(len(codes)) < np.array(truth)[codes]
+        guess = np.where(right, codes, (codes + 1) % classes)
+        made = predictions(codes, np.log(np.where(np.eye(classes)[guess] > 0, 0.7, 0.3 / (classes - 1))))
+        draws = resampled(made, None, 200, rng)
+        figures = figures_of(draws, made.recalls[0], counting_units(codes, classes, None), 0.95)
+        hits += figures["balanced_accuracy"].low <= np.mean(truth) <= figures["balanced_accuracy"].high
+        assert figures["auc"].low <= figures["auc"].estimate <= figures["auc"].high
+    assert hits >= 138
+
+
+def test_the_prior_is_that_of_the_attacker_s_commonest_value():
+    codes = np.array([0] * 49 + [1] * 51)
+    made = predictions(codes, np.log(np.full((100, 2), 0.5)), prior=np.array([0.6, 0.4]))
+    found = resampled(made, None, 200, np.random.default_rng(0))
+    assert found["prior"][0] == pytest.approx(0.49)
+    assert interval(found["prior"], 0.95).low < 0.45

@@ -25,6 +25,9 @@ class Boosting(Attack):
         self.edges_ = [np.unique(np.quantile(column, inner)) for column in auxiliary.vectors.T]
         self.model_ = HistGradientBoostingClassifier(
             max_iter=200,
+            min_samples_leaf=int(
+                np.clip(len(auxiliary) // 40, 2, 20)
+            ),  # the library's 20 would refuse small sets a split
             learning_rate=0.08,
             class_weight="balanced",
             early_stopping=True,

@@ -17,22 +17,28 @@ from scipy.special import log_softmax
 from fedveil.attacks.attack import FloatArray
 from fedveil.data.attribute import IntArray
 
+_SCALE_FIRMNESS = 0.05
+"""How firmly the prior holds the scale: a timid attacker who is always right must be free to become certain."""
+
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """log p(u | r) ∝ scale · score_u + shift_u."""
+    """log p(u | r) ∝ scale · (score_u − centre_u) + shift_u."""
 
     scale: float
     shift: FloatArray
+    centre: FloatArray
 
     def log_posterior(self, scores: FloatArray) -> FloatArray:
         """Return calibrated log-probabilities (natural logarithm)."""
-        return np.asarray(log_softmax(self.scale * scores + self.shift, axis=1), dtype=np.float64)
+        return np.asarray(log_softmax(self.scale * (scores - self.centre) + self.shift, axis=1), dtype=np.float64)
 
     @classmethod
     def fit(cls, scores: FloatArray, codes: IntArray, weights: FloatArray, start: FloatArray) -> Calibration:
         """Maximise the weighted likelihood of the codes; `start` is the shift the prior pulls towards."""
         n, classes = scores.shape
+        centre = scores.mean(axis=0)  # scores of any offset are welcome: "any score that grows with belief"
+        scores = scores - centre
         spread = float(scores.std()) or 1.0
         one_hot = np.eye(classes)[codes]
         weights = weights * (n / weights.sum())
@@ -42,15 +48,16 @@ class Calibration:
             scaled = np.exp(log_scale) * scores / spread
             log_p = log_softmax(scaled + shift, axis=1)
             error = weights[:, None] * (np.exp(log_p) - one_hot)
-            pull = parameters - origin
-            value = -float((weights * log_p[np.arange(n), codes]).sum()) + 0.5 * float(pull @ pull)
+            pull = firmness * (parameters - origin)
+            value = -float((weights * log_p[np.arange(n), codes]).sum()) + 0.5 * float(pull @ (parameters - origin))
             slope = np.concatenate([[float((error * scaled).sum())], error.sum(axis=0)]) + pull
             return value / n, slope / n
 
         origin = np.concatenate([[np.log(spread)], start])
-        bounds = [(np.log(spread) - 5, np.log(spread) + 5)] + [(-20.0, 20.0)] * classes
+        firmness = np.array([_SCALE_FIRMNESS] + [1.0] * classes)
+        bounds = [(np.log(spread) - 10, np.log(spread) + 10)] + [(-20.0, 20.0)] * classes
         found = minimize(loss, origin, jac=True, method="L-BFGS-B", bounds=bounds)
-        return cls(float(np.exp(found.x[0]) / spread), np.asarray(found.x[1:], dtype=np.float64))
+        return cls(float(np.exp(found.x[0]) / spread), np.asarray(found.x[1:], dtype=np.float64), centre)
 
 
 def calibrate(scores: FloatArray, codes: IntArray, prior: FloatArray) -> tuple[Calibration, Calibration]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from fedveil.attacks.judgement import AttackerFigures
 from fedveil.data.attribute_data import Split
 from fedveil.games.play import Play
-from fedveil.measures import Predictions, interval, resampled
+from fedveil.measures import Predictions, counting_units, figures_of, resampled
 from fedveil.randomness import numpy_generator
 
 if TYPE_CHECKING:
@@ -46,10 +46,11 @@ def judge_cotrained(run: Run, attribute: str, *, draws: int = 1000, confidence: 
     prior = labels.take(run.federation.data.rows(Split.TRAIN)).counts.astype(np.float64)
     made = Predictions(codes, guesses, guesses, np.log(np.clip(mean, 1e-9, 1)), prior / prior.sum())
     groups = None if run.federation.data.groups is None else run.federation.data.groups[rows]
-    found = resampled(made, groups, draws, numpy_generator(run.federation.seed, "cotrained", attribute))
+    draws_of = resampled(made, groups, draws, numpy_generator(run.federation.seed, "cotrained", attribute))
+    found = figures_of(draws_of, made.recalls[0], counting_units(codes, len(labels.values), groups), confidence)
     names = ("accuracy", "gap", "balanced_accuracy", "auc", "advantage", "mutual_information_bits")
     return AttackerFigures(
         name=NAME,
-        **{name: interval(found[name], confidence) for name in names},
+        **{name: found[name] for name in names},
         validation_balanced_accuracy=float("nan"),
     )

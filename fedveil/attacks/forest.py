@@ -22,6 +22,7 @@ class Forest(Attack):
             n_jobs=-1,
             random_state=self.seed % 2**32,
         ).fit(auxiliary.vectors.astype("float32"), auxiliary.codes)
+        self.model_.n_jobs = 1  # threads would add up the votes in any order, and the last bits would differ
 
     def scores(self, vectors: FloatArray) -> FloatArray:
         """Return the logarithm of the votes."""

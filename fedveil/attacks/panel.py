@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from fedveil import plugins
-from fedveil.attacks.attack import FloatArray
+from fedveil.attacks.attack import Attack, FloatArray
 from fedveil.attacks.judgement import Beyond, Judgement
 from fedveil.attacks.trial import Question, Trial
 from fedveil.errors import InputError, nearest
@@ -65,6 +65,8 @@ class Panel:
         p-values are adjusted by Holm's step-down rule.
         """
         names = view.attribute_names
+        for name in names:
+            view.about(name)  # refuse what cannot be judged before minutes are spent on the rest
         level = 1 - (1 - self.confidence) / len(names)
         judgements = [self._judge(view, name, level) for name in names]
         adjusted = holm([judgement.p_value for judgement in judgements])
@@ -77,6 +79,8 @@ class Panel:
         labels = asked.victims.attributes[attribute]
         classes, groups = len(labels.values), asked.victims.groups
         trials = self._try_all(asked, attribute, _everything)
+        if asked.victims.given is not None:  # more columns can also confuse: who ignores them is an attacker, too
+            trials += self._try_all(asked, attribute, _vectors_only, " (vectors alone)")
         ranked = sorted(trials, key=lambda trial: -trial.validation_balanced_accuracy)
         informed = max(trials, key=lambda trial: trial.validation_information)
         beyond = None
@@ -104,26 +108,27 @@ class Panel:
             beyond=beyond,
         )
 
-    def _try_all(self, asked: View, attribute: str, look: Callable[[Pool], FloatArray]) -> list[Trial]:
+    def _try_all(self, asked: View, attribute: str, look: Callable[[Pool], FloatArray], note: str = "") -> list[Trial]:
         question = Question.ask(asked, attribute, look)
         trials = []
         for name in self.attackers:
             if self.progress:
                 self.progress(f"{attribute}: {name}")
-            attack = plugins.load("fedveil.attacks", name)(
+            attack = plugins.load("fedveil.attacks", name, Attack)(
                 seed=child_seed(self.seed, "attack", attribute, name), device=self.device
             )
             asked.require(attack.needs, f"attacker {name!r}")
             # The same draws for every attacker on an attribute, so that differences are paired.
             rng = numpy_generator(self.seed, "bootstrap", attribute)
-            trials.append(Trial.run(name, attack, question, self.draws, rng))
+            trials.append(Trial.run(name + note, attack, question, self.draws, rng))
         return trials
 
 
 def panel(kind: str | Sequence[str] = "full", **settings: object) -> Panel:
     """Return a panel: "full", "quick" (three attackers, for demos), or attackers by name, as a list or "a,b"."""
     presets = {"full": FULL, "quick": QUICK}
-    names = presets.get(kind) or kind.split(",") if isinstance(kind, str) else kind
+    listed = presets.get(kind) or kind.split(",") if isinstance(kind, str) else kind
+    names = list(dict.fromkeys(name.strip() for name in listed))
     known = plugins.found("fedveil.attacks")
     for name in names:
         if name not in known:
@@ -147,6 +152,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def _everything(pool: Pool) -> FloatArray:
     return pool.vectors if pool.given is None else np.hstack([pool.given, pool.vectors])
+
+
+def _vectors_only(pool: Pool) -> FloatArray:
+    return pool.vectors
 
 
 def _given_only(pool: Pool) -> FloatArray:

@@ -11,8 +11,9 @@ from fedveil.attacks.attack import Attack, FloatArray, Labelled
 from fedveil.attacks.calibration import Calibration, calibrate
 from fedveil.attacks.judgement import AttackerFigures
 from fedveil.data.attribute import IntArray
+from fedveil.errors import InputError
 from fedveil.federation.view import Pool, View
-from fedveil.measures import Predictions, interval, resampled
+from fedveil.measures import Predictions, counting_units, figures_of, resampled
 from fedveil.standardise import Standardiser
 
 
@@ -55,6 +56,8 @@ class Trial:
 
     name: str
     draws: dict[str, FloatArray]
+    recalls: FloatArray
+    units: IntArray
     validation_balanced_accuracy: float
     validation_information: float
 
@@ -62,27 +65,41 @@ class Trial:
     def run(cls, name: str, attack: Attack, question: Question, draws: int, rng: np.random.Generator) -> Trial:
         """Fit, calibrate and score one attacker."""
         attack.fit(question.auxiliary, question.validation, question.classes)
-        scores = attack.scores(question.validation.vectors)
+        scores = _checked(name, attack.scores(question.validation.vectors), question.validation, question.classes)
         calibration = calibrate(scores, question.validation.codes, question.prior)
         seen = _predict(scores, question.validation.codes, calibration, question.prior)
-        recalls = [(seen.balanced[seen.codes == code] == code).mean() for code in range(question.classes)]
         victims = question.victims
-        predictions = _predict(attack.scores(victims.vectors), victims.codes, calibration, question.prior)
+        attacked = _checked(name, attack.scores(victims.vectors), victims, question.classes)
+        predictions = _predict(attacked, victims.codes, calibration, question.prior)
         return cls(
             name=name,
             draws=resampled(predictions, question.groups, draws, rng),
-            validation_balanced_accuracy=float(np.mean(recalls)),
-            validation_information=float(seen.information.mean()),
+            recalls=predictions.recalls[0],
+            units=counting_units(victims.codes, question.classes, question.groups),
+            validation_balanced_accuracy=float(seen.recalls[0].mean()),
+            validation_information=-float(seen.surprise.mean()),
         )
 
     def figures(self, confidence: float) -> AttackerFigures:
         """Summarise the draws at a level of confidence."""
+        found = figures_of(self.draws, self.recalls, self.units, confidence)
         names = ("accuracy", "gap", "balanced_accuracy", "auc", "advantage", "mutual_information_bits")
         return AttackerFigures(
             name=self.name,
-            **{name: interval(self.draws[name], confidence) for name in names},
+            **{name: found[name] for name in names},
             validation_balanced_accuracy=self.validation_balanced_accuracy,
         )
+
+
+def _checked(name: str, scores: FloatArray, of: Labelled, classes: int) -> FloatArray:
+    """Refuse scores that would pass for harmless: a broken attacker must not look like a safe release."""
+    made = np.asarray(scores, dtype=np.float64)
+    if made.shape != (len(of), classes) or not np.isfinite(made).all():
+        raise InputError(
+            f"attacker {name!r} gave scores of shape {made.shape} for {len(of)} vectors and {classes} values"
+            f"{'' if np.isfinite(made).all() else ', some of them NaN or infinite'}; it must give one finite score each"
+        )
+    return made
 
 
 def _predict(

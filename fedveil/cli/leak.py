@@ -15,6 +15,12 @@ from fedveil.data.attribute import Attribute, IntArray, intersect
 from fedveil.errors import InputError
 from fedveil.tables import column, encode_columns, read_table, read_vectors, same_rows
 
+_LEAST_COMBINED = 30
+"""Combinations of values with fewer records than this are left out of --intersections."""
+
+_MOST_TEXT_VALUES = 50
+"""Of a given column's text values the most frequent so many are told apart; the others are one."""
+
 
 def leak(
     vectors: Annotated[Path, typer.Argument(help="One vector per row: .npy, .npz, .csv or .tsv (also .gz), .parquet.")],
@@ -25,7 +31,9 @@ def leak(
         str, typer.Option(help="Columns beside the first attribute that the attacker knows: age,zip.")
     ] = "",
     group: Annotated[str, typer.Option(help="Column beside the first attribute: whose vector it is.")] = "",
-    intersections: Annotated[bool, typer.Option(help="Also judge all attributes jointly (sex × race).")] = False,
+    intersections: Annotated[
+        bool, typer.Option(help="Also judge all attributes jointly (sex × race), combinations of 30 records or more.")
+    ] = False,
     columns: Annotated[str, typer.Option(help="Only these columns of VECTORS: a,b,c.")] = "",
     key: Annotated[str, typer.Option(help="Which array of an .npz file.")] = "",
     bins: Annotated[int, typer.Option(help="Quantile classes of a continuous attribute.")] = 3,
@@ -45,6 +53,7 @@ def leak(
     if fail_above is not None and not 0 <= fail_above <= 1:
         raise InputError(f"--fail-above is a balanced accuracy between 0 and 1, got {fail_above}")
     asked = [_file_and_column(text) for text in attribute]
+    _check_device(device)
     first = asked[0][0]
     known, whose = _names(given), group or None
     tables = {file: read_table(file) for file in dict.fromkeys(file for file, _ in asked)}
@@ -57,7 +66,7 @@ def leak(
         if name in attributes:
             raise InputError(f"{name!r} is the attribute itself: it cannot also be given, nor be the group")
     extra = tables[first]
-    side = pd.DataFrame({name: column(extra, name, first) for name in known}) if known else None
+    side = pd.DataFrame({name: _told_apart(column(extra, name, first)) for name in known}) if known else None
     groups = None if whose is None else _group_ids(column(extra, whose, first))
 
     # Where labels stand beside the vectors in one file, they are no part of the vectors.
@@ -71,7 +80,7 @@ def leak(
     if intersections:
         if len(attributes) < 2:
             raise InputError("--intersections needs at least two attributes; repeat --attribute")
-        joint = intersect(list(attributes.values()))
+        joint = intersect(list(attributes.values()), least=_LEAST_COMBINED)
         attributes[joint.name] = joint
 
     from fedveil.attacks.judgement import as_table  # the libraries behind the panel take seconds to load
@@ -114,6 +123,21 @@ def _file_and_column(text: str) -> tuple[Path, str]:
     if not colon or not file or not name:
         raise InputError(f"--attribute {text!r}: write FILE:COLUMN, as in people.csv:sex")
     return Path(file), name
+
+
+def _check_device(device: str) -> None:
+    if device not in ("auto", "cpu"):
+        from fedveil.models import pick_device
+
+        pick_device(device)
+
+
+def _told_apart(given: pd.Series) -> pd.Series:
+    """Fold a text column's rare values into one: a column of their own each would only blur the attackers."""
+    if pd.api.types.is_numeric_dtype(given) or given.nunique() <= _MOST_TEXT_VALUES:
+        return given
+    frequent = given.value_counts().index[:_MOST_TEXT_VALUES]
+    return given.where(given.isin(frequent) | given.isna(), "(other)")
 
 
 def _names(text: str) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedveil.data.encoding import nested_kind, text_of
 from fedveil.errors import InputError
 
 IntArray = npt.NDArray[np.int64]
@@ -82,8 +83,9 @@ class Attribute:
     ) -> Attribute:
         """Read a column: strings and few-valued numbers as categories, other numbers in quantile bins.
 
-        Empty cells and NaN become missing. A numeric column with more than 20 distinct values is
-        continuous and cut at its quantiles into `bins` classes of about equal size.
+        Empty cells and NaN become missing, bytes are read as UTF-8, lists and the like are refused. A numeric
+        column with more than 20 distinct values is continuous and cut at its quantiles into `bins` classes of
+        about equal size.
 
         >>> Attribute.from_column("sex", ["f", "m", None, "f"]).codes.tolist()
         [0, 1, -1, 0]
@@ -91,6 +93,9 @@ class Attribute:
         ('≤ 9.667', '9.667 – 19.33', '> 19.33')
         """
         series = pd.Series(column).reset_index(drop=True)
+        kind = nested_kind(series)
+        if kind is not None:
+            raise InputError(f"attribute {name!r} holds {kind}, not one value per record; choose another column")
         if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
             numbers = series.to_numpy(dtype=np.float64, na_value=np.nan)
             if np.isinf(numbers).any():
@@ -121,8 +126,10 @@ class Attribute:
         return cls(name, codes.astype(np.int64), tuple(names))
 
 
-def intersect(attributes: Sequence[Attribute]) -> Attribute:
-    """Return the joint attribute (sex × race …) of those value combinations that occur.
+def intersect(attributes: Sequence[Attribute], least: int = 1) -> Attribute:
+    """Return the joint attribute (sex × race …) of those value combinations that occur at least so often.
+
+    Records of rarer combinations carry no joint label.
 
     >>> sex = Attribute.from_column("sex", ["f", "m", "f"])
     >>> intersect([sex, Attribute.from_column("old", [0, 1, 1])]).values
@@ -132,6 +139,8 @@ def intersect(attributes: Sequence[Attribute]) -> Attribute:
     joint = np.zeros(len(known), dtype=np.int64)
     for attribute in attributes:
         joint = joint * len(attribute.values) + attribute.codes
+    combinations, times = np.unique(joint[known], return_counts=True)
+    known &= np.isin(joint, combinations[times >= least])
     occurring, codes = np.unique(joint[known], return_inverse=True)
     shape = tuple(len(attribute.values) for attribute in attributes)
     parts = [np.unravel_index(cell, shape) for cell in occurring]
@@ -145,7 +154,7 @@ def _value_name(value: object) -> str:
     """Name a value; 1.0 and 1 are the same value, as a column with gaps turns integers into floats."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
-    return str(value).strip()
+    return text_of(value).strip()
 
 
 def _natural(value: str) -> tuple[int, float, str]:

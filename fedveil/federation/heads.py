@@ -13,7 +13,7 @@ from fedveil.errors import InputError, nearest
 from fedveil.federation.release import release
 from fedveil.figures import Estimate
 from fedveil.learning import Recipe, fit_network, log_posterior
-from fedveil.measures import Predictions, interval, resampled
+from fedveil.measures import Predictions, counting_units, figures_of, resampled
 from fedveil.randomness import child_seed, numpy_generator
 from fedveil.standardise import Standardiser
 
@@ -87,6 +87,7 @@ def _fit(run: Run, label: Attribute, vectors: dict[Split, Any], seed: int, recip
     groups = None if data.groups is None else data.groups[rows]
     made = Predictions(truth, guesses, guesses, posterior, np.clip(prior, 1e-9, 1))
     draws = resampled(made, groups, 500, numpy_generator(seed, "bootstrap"))
+    found = figures_of(draws, made.recalls[0], counting_units(truth, classes, groups), 0.95)
     by_group = {
         name: {
             value: _share_right((guesses == truth)[own.codes == code], seed)
@@ -97,8 +98,8 @@ def _fit(run: Run, label: Attribute, vectors: dict[Split, Any], seed: int, recip
     }
     return Utility(
         task=label.name,
-        accuracy=interval(draws["accuracy"], 0.95),
-        balanced_accuracy=interval(draws["balanced_accuracy"], 0.95),
+        accuracy=found["accuracy"],
+        balanced_accuracy=found["balanced_accuracy"],
         prior=float(np.bincount(truth).max() / len(truth)),
         by_group=by_group,
     )

@@ -112,10 +112,14 @@ class View:
 
     @classmethod
     def of_data(cls, data: AttributeData) -> View:
-        """Look at the features themselves: what x says about the attributes, by the data's own splits."""
+        """Look at the features themselves: what x says about the attributes, by the data's own splits.
+
+        Where the data's splits cut through groups, the attacker loses the records of whom it attacks.
+        """
         pool = _checked(data.x.reshape(len(data), -1), data.attributes, data.groups, None)
         auxiliary, held_out, attacked = (pool.take(data.rows(part)) for part in Split)
-        return cls(auxiliary, held_out, attacked)
+        held_out = _apart(held_out, attacked)
+        return cls(_apart(_apart(auxiliary, attacked), held_out), held_out, attacked)
 
     def about(self, name: str) -> View:
         """Narrow the view to one attribute and the records that carry it, and check that it can be attacked."""
@@ -127,10 +131,19 @@ class View:
         present = np.flatnonzero(total)
         values = self.victims.attributes[name].values
         if len(present) < 2:
-            only = f" ({values[present[0]]!r})" if len(present) else ""
-            raise InputError(f"attribute {name!r} has one value{only} only: there is nothing to infer; choose another")
+            if not len(present):
+                raise InputError(f"attribute {name!r} has no value at all: every record lacks it; choose another")
+            only = values[present[0]]
+            raise InputError(
+                f"attribute {name!r} has one value ({only!r}) only: there is nothing to infer; choose another"
+            )
         for part, count in zip(("training", "validation", "test"), counts, strict=True):
             for code in present[count[present] == 0]:
+                if len(present) > total.sum() / 10:
+                    raise InputError(
+                        f"attribute {name!r} has {len(present)} values for {total.sum()} records: it looks like an "
+                        "identifier, not an attribute; choose another"
+                    )
                 raise InputError(
                     f"attribute {name!r}: value {values[code]!r} ({total[code]} of {total.sum()} records) is missing "
                     f"from the {part} split; merge it with another value or leave those records out"
@@ -139,6 +152,13 @@ class View:
             replace(pool, attributes={name: _only(pool.attributes[name], present)}) for pool in pools
         )
         return View(auxiliary, validation, victims, self.given_names, self.grants)
+
+
+def _apart(pool: Pool, other: Pool) -> Pool:
+    """Leave out the records of groups that the other pool has, too."""
+    if pool.groups is None or other.groups is None:
+        return pool
+    return pool.take(~np.isin(pool.groups, other.groups))
 
 
 def _only(attribute: Attribute, present: IntArray) -> Attribute:

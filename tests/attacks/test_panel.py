@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fedveil import plugins
-from fedveil.attacks import FULL, Attack, Panel, panel
+from fedveil.attacks import FULL, Panel, panel
 from fedveil.attacks.panel import holm
 from fedveil.data import Attribute, intersect
 from fedveil.errors import InputError
@@ -14,6 +14,18 @@ from fedveil.federation.view import View
 
 def attribute(codes, name="u"):
     return Attribute.from_column(name, np.asarray(codes))
+
+
+def install(folder, monkeypatch, code):
+    """Install a third party's attack as a package of its own would: a module and an entry point."""
+    (folder / "their_attack.py").write_text(code)
+    info = folder / "theirs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[fedveil.attacks]\ntheirs = their_attack:Theirs\n")
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "their_attack", raising=False)
+    importlib.invalidate_caches()
 
 
 def view_of(vectors, codes, **options):
@@ -107,16 +119,17 @@ def test_several_attributes_and_their_intersection_are_corrected_for_multiplicit
     rng = np.random.default_rng(4)
     attributes = {"u": attribute(codes), "coin": attribute(rng.integers(0, 2, len(codes)), "coin")}
     joint = intersect(list(attributes.values()))
-    found = Panel(attackers=("logistic",), draws=200).judge_all(
-        View.of_vectors(vectors, {**attributes, joint.name: joint})
-    )
+    view = View.of_vectors(vectors, {**attributes, joint.name: joint})
+    judges = Panel(attackers=("logistic",), draws=200)
+    found = judges.judge_all(view)
     assert [j.attribute for j in found][-1] == "coin"
     assert all(j.confidence == pytest.approx(1 - 0.05 / 3) for j in found)
     assert all(j.adjusted_p_value >= j.p_value for j in found)
     assert found[-1].adjusted_p_value > 0.05
-    alone = Panel(attackers=("logistic",), draws=200).judge(View.of_vectors(vectors, {"u": attributes["u"]}))
+    alone = judges.judge(view, "u")
     together = next(j for j in found if j.attribute == "u")
-    assert together.worst.balanced_accuracy.low <= alone.worst.balanced_accuracy.low
+    assert together.worst.balanced_accuracy.estimate == alone.worst.balanced_accuracy.estimate
+    assert together.worst.balanced_accuracy.low < alone.worst.balanced_accuracy.low
 
 
 def test_leakage_beyond_what_the_attacker_knew():
@@ -135,6 +148,76 @@ def test_leakage_beyond_what_the_attacker_knew():
     assert found["adds"].mutual_information_bits.low > 0.05
 
 
+def test_what_is_written_in_a_small_difference_of_large_columns_is_read():
+    rng = np.random.default_rng(6)
+    codes, base = rng.integers(0, 2, 3000), rng.normal(size=3000)
+    vectors = np.c_[base, base + 0.01 * (codes - 0.5), rng.normal(size=(3000, 6))]
+    assert panel("quick", draws=100).judge(view_of(vectors, codes)).worst.balanced_accuracy.estimate > 0.99
+
+
+def test_given_columns_that_confuse_do_not_weaken_the_attacker():
+    rng = np.random.default_rng(7)
+    codes = rng.integers(0, 2, 2000)
+    vectors = rng.normal(size=(2000, 3)) + codes[:, None]
+    alone = panel(["logistic"], draws=100).judge(view_of(vectors, codes)).worst.balanced_accuracy.estimate
+    names = np.eye(600)[rng.integers(0, 600, 2000)]
+    confused = panel(["logistic"], draws=100).judge(view_of(vectors, codes, given=names))
+    assert confused.worst.balanced_accuracy.estimate > alone - 0.02
+    assert {attacker.name for attacker in confused.attackers} == {"logistic", "logistic (vectors alone)"}
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_few_records_that_say_everything_are_read_with_certainty(name):
+    codes = np.arange(60) % 2
+    vectors = np.c_[2.0 * codes - 1, np.random.default_rng(8).normal(size=60)]
+    judgement = panel([name], draws=100).judge(view_of(vectors, codes))
+    assert judgement.worst.balanced_accuracy.estimate == 1
+    assert judgement.worst.balanced_accuracy.low < 0.9  # eighteen victims prove little
+    assert judgement.mutual_information_bits.estimate > 0.9
+
+
+def test_groups_reach_the_intervals_the_power_and_the_splits():
+    rng = np.random.default_rng(9)
+    person = np.repeat(np.arange(120), 25)
+    codes = (np.arange(120) % 2)[person]
+    vectors = (rng.normal(size=(120, 3)) + 0.7 * (np.arange(120) % 2)[:, None])[person] + 0.01 * rng.normal(
+        size=(3000, 3)
+    )
+    grouped = panel(["logistic"], draws=300).judge(view_of(vectors, codes, groups=person))
+    loose = panel(["logistic"], draws=300).judge(view_of(vectors, codes))
+    assert grouped.groups == 36
+    assert grouped.worst.balanced_accuracy.high - grouped.worst.balanced_accuracy.low > 0.15
+    assert loose.worst.balanced_accuracy.high - loose.worst.balanced_accuracy.low < 0.1
+    assert grouped.detectable_advantage > 3 * loose.detectable_advantage
+    assert grouped.p_value > loose.p_value
+
+
+@pytest.mark.parametrize(
+    ("scores", "says"),
+    [("np.full((len(vectors), 2), np.nan)", "NaN"), ("np.zeros((len(vectors), 3))", "shape"), ("np.zeros(3)", "shape")],
+)
+def test_a_broken_attacker_is_refused_and_not_taken_for_harmless(tmp_path, monkeypatch, shifted, scores, says):
+    install(
+        tmp_path,
+        monkeypatch,
+        "import numpy as np\nfrom fedveil.attacks import Attack\nclass Theirs(Attack):\n    name = 'broken'\n"
+        f"    def fit(self, *_): pass\n    def scores(self, vectors): return {scores}\n",
+    )
+    with pytest.raises(InputError, match=says):
+        panel(["theirs"], draws=100).judge(view_of(*shifted))
+
+
+def test_scores_of_any_offset_are_welcome(tmp_path, monkeypatch, shifted):
+    install(
+        tmp_path,
+        monkeypatch,
+        "import numpy as np\nfrom fedveil.attacks import Attack\nclass Theirs(Attack):\n    name = 'far'\n"
+        "    def fit(self, *_): pass\n"
+        "    def scores(self, vectors): return np.stack([0 * vectors[:, 0], vectors[:, 0] + 1e5], 1)\n",
+    )
+    assert panel(["theirs"], draws=100).judge(view_of(*shifted)).worst.balanced_accuracy.estimate > 0.7
+
+
 def test_constant_and_extreme_vectors_run_through_every_attacker():
     codes = np.arange(300) % 2
     for vectors in (np.full((300, 3), 7.0), np.where(codes, 1e200, -1e200)[:, None] * np.ones((1, 2))):
@@ -149,24 +232,22 @@ def test_holm():
 
 
 def test_a_third_party_s_attack_joins_by_entry_point(tmp_path, monkeypatch, shifted):
-    (tmp_path / "their_attack.py").write_text(
-        "import numpy as np\n"
-        "from fedveil.attacks import Attack\n"
-        "class FirstColumn(Attack):\n"
-        "    name = 'first-column'\n"
+    install(
+        tmp_path,
+        monkeypatch,
+        "import numpy as np\nfrom fedveil.attacks import Attack\nclass Theirs(Attack):\n    name = 'theirs'\n"
         "    def fit(self, auxiliary, validation, classes): pass\n"
-        "    def scores(self, vectors): return np.stack([-vectors[:, 0], vectors[:, 0]], 1)\n"
+        "    def scores(self, vectors): return np.stack([-vectors[:, 0], vectors[:, 0]], 1)\n",
     )
-    info = tmp_path / "theirs-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[fedveil.attacks]\nfirst-column = their_attack:FirstColumn\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    importlib.invalidate_caches()
-    assert "first-column" in plugins.found("fedveil.attacks")
-    judgement = panel(["first-column"], draws=100).judge(view_of(*shifted))
+    assert "theirs" in plugins.found("fedveil.attacks")
+    judgement = panel(["theirs"], draws=100).judge(view_of(*shifted))
     assert judgement.worst.balanced_accuracy.estimate > 0.72
-    assert issubclass(sys.modules["their_attack"].FirstColumn, Attack)
+
+
+def test_a_third_party_s_attack_of_another_kind_is_refused(tmp_path, monkeypatch, shifted):
+    install(tmp_path, monkeypatch, "class Theirs:\n    pass\n")
+    with pytest.raises(InputError, match="is no fedveil"):
+        panel(["theirs"], draws=100).judge(view_of(*shifted))
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,21 @@ def test_several_attributes_intersections_groups_and_given_columns(run, files):
     assert coin["adjusted_p_value"] >= coin["p_value"]
 
 
+def test_rare_combinations_are_left_out_of_intersections(run, files):
+    people = pd.read_csv(files / "people.csv")
+    people["race"] = np.where(np.arange(600) < 12, "d", np.where(np.arange(600) % 2, "a", "b"))
+    people.to_csv(files / "races.csv", index=False)
+    found = figures(
+        run(
+            "leak", files / "vectors.npy", "--json", "--panel", "logistic", "--intersections",
+            "--attribute", f"{files}/races.csv:sex", "--attribute", f"{files}/races.csv:race",
+        )
+    )  # fmt: skip
+    joint = next(one for one in found["attributes"] if one["attribute"] == "sex × race")
+    assert not any("d" in value.split(" × ") for value in joint["classes"])
+    assert joint["unlabelled"] == 24 - sum(i % 50 == 0 for i in range(12))
+
+
 def test_markup_in_names_is_shown_and_not_obeyed(run, files):
     table = pd.read_csv(files / "people.csv")
     table.rename(columns={"sex": "[red]sex[/red]"}).to_csv(files / "odd.csv", index=False)
@@ -189,6 +204,8 @@ def test_bad_input_gets_one_clear_line(run, bad_files, monkeypatch, case):
         (["--columns", "9"], "9"),
         (["--attribute", "people.csv:sex"], "twice"),
         (["--nonsense"], "--nonsense"),
+        (["--columns", "a,coin", "--attribute", "people.csv:coin"], "no column 'a'"),
+        (["--device", "gpu"], "choose auto or cpu"),
         (["--bins", "1", "--attribute", "people.csv:age"], "bins"),
     ],
 )

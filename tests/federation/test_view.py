@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedveil.data import Attribute
+from fedveil.data import Attribute, AttributeData
 from fedveil.errors import InputError
-from fedveil.federation.view import View
+from fedveil.federation.view import Capability, View
 
 
 @settings(max_examples=30, deadline=None)
@@ -29,6 +29,26 @@ def test_records_keep_what_belongs_to_them():
     for pool in (view.auxiliary, view.validation, view.victims):
         np.testing.assert_array_equal(pool.vectors[:, 0], pool.attributes["u"].codes * 10.0)
         np.testing.assert_array_equal(pool.given[:, 0], pool.attributes["u"].codes + 0.5)
+
+
+def test_splits_that_cut_through_groups_cost_the_attacker_those_records():
+    data = AttributeData(
+        x=np.arange(12, dtype=np.float32)[:, None],
+        attributes={"u": Attribute.from_column("u", np.arange(12) % 2)},
+        split=np.array([0] * 6 + [1] * 3 + [2] * 3, dtype=np.int8),
+        groups=np.array([0, 1, 2, 3, 4, 5, 5, 6, 7, 7, 8, 0]),
+    )
+    view = View.of_data(data)
+    assert view.victims.groups.tolist() == [7, 8, 0]
+    assert view.validation.groups.tolist() == [5, 6]
+    assert view.auxiliary.groups.tolist() == [1, 2, 3, 4]
+
+
+def test_an_attack_that_needs_more_than_the_view_grants_is_refused():
+    view = View.of_vectors(np.ones(40), {"u": Attribute.from_column("u", np.arange(40) % 2)})
+    view.require(frozenset({Capability.VECTORS}), "anybody")
+    with pytest.raises(InputError, match=r"curious needs when it was sent and who sent what"):
+        view.require(frozenset({Capability.SENDERS, Capability.ROUNDS}), "curious")
 
 
 @pytest.mark.parametrize(
