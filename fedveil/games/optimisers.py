@@ -41,7 +41,8 @@ Optimiser = SGD | Adam
 
 
 def _check(learning_rate: float, weight_decay: float) -> None:
-    if not (learning_rate > 0 and weight_decay >= 0):
+    if not (0 < learning_rate < 1e38 and 0 <= weight_decay < 1e38):
         raise InputError(
-            f"optimiser: learning rate {learning_rate} must be above 0, weight decay {weight_decay} not below"
+            f"optimiser: learning rate {learning_rate} must be above 0, weight decay {weight_decay} not negative, and "
+            "both below 1e38, which single precision can hold"
         )

@@ -1,5 +1,6 @@
 """The same seed gives the same bits, and so does a run that was saved, loaded and continued."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -119,18 +120,16 @@ def test_a_saved_run_continues_to_the_last_bit(make_data, tmp_path, engine, name
     data = make_data()
     undisturbed = Run(federation(data, engine=engine), GAMES[name]).play(6, record=[1, 4])
 
-    class Power(Exception):
+    class PowerError(Exception):
         pass
 
     def fail(record):
         if len(run.history) == stop + 1:
-            raise Power
+            raise PowerError
 
     run = Run(federation(data, engine=engine), GAMES[name])
-    try:
+    with contextlib.suppress(PowerError):
         run.play(6, record=[1, 4], checkpoint=tmp_path / "run", callbacks=[fail])
-    except Power:
-        pass
     resumed = Run.load(tmp_path / "run", federation(data, engine=engine), GAMES[name])
     assert len(resumed.history) <= stop or name == "early stop"
     assert same(resumed.play(6, record=[1, 4], checkpoint=tmp_path / "run"), undisturbed)

@@ -1,4 +1,4 @@
-"""Every layer on every path: the stacked engine against torch's own modules on ragged batches, a last one of one too."""
+"""Every layer on every path: the stacked engine against torch's modules on ragged batches, a last one of one too."""
 
 import gc
 import weakref

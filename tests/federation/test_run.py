@@ -1,0 +1,162 @@
+"""Rounds, stages and records of a run."""
+
+import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedveil.data.partition import Dirichlet
+from fedveil.federation import Federation, Run
+from fedveil.games import SGD, Adam, AdversarialTraining, Autoencoder, FedAvg, Game, Move, Player, Stage, cross_entropy
+from fedveil.models import mlp
+
+ENGINES = pytest.mark.parametrize("engine", ["plain", "stacked"])
+
+
+@dataclass(frozen=True)
+class Roles(Game):
+    """A player may be at home in one stage and shared in the next, or never leave at all."""
+
+    shared: tuple[frozenset, ...]
+    optimiser: object = Adam(0.05)
+    name = "roles"
+
+    def players(self, shape):
+        return {
+            "encoder": Player(lambda g: mlp([4, 3], g), self.optimiser),
+            "head": Player(lambda g: mlp([3, 3], g), self.optimiser),
+        }
+
+    def stages(self, shape):
+        return tuple(
+            Stage(
+                (Move(("encoder", "head"), self._loss),),
+                shared,
+                frozenset({"x", "y"}),
+                f"stage {i}",
+                rounds=2,
+                batch_size=4,
+            )
+            for i, shared in enumerate(self.shared)
+        )
+
+    def _loss(self, play):
+        return cross_entropy(play("head", play("encoder", play.x)), play.y)
+
+
+@pytest.mark.parametrize(
+    "shared",
+    [
+        (frozenset(), frozenset({"encoder", "head"})),
+        (frozenset({"encoder"}), frozenset({"encoder", "head"})),
+        (frozenset({"encoder", "head"}), frozenset({"encoder"})),
+        (frozenset({"head"}), frozenset({"encoder"})),
+    ],
+)
+@pytest.mark.parametrize("optimiser", [SGD(0.1), SGD(0.1, momentum=0.5), Adam(0.05)])
+def test_players_may_change_roles_between_stages(make_data, play_both, gap, shared, optimiser):
+    assert gap(*play_both(make_data(), Roles(shared, optimiser), devices=3)) < 1e-9
+
+
+@ENGINES
+def test_a_game_that_shares_nothing_sends_nothing_and_nobody_is_silent(make_data, engine):
+    run = Run(Federation(make_data(), 3, engine=engine), Roles((frozenset(),)))
+    before = {name: state.clone() for name, state in run.shared.items()}
+    run.play()
+    assert [(record.devices, record.silent, record.bytes_up) for record in run.history] == [(3, 0, 0)] * 2
+    assert all(torch.equal(before[name], run.shared[name]) for name in before)
+    assert set(run.local) == {"encoder", "head"}
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (SGD(0.1, momentum=0.9), lambda weights: torch.optim.SGD(weights, 0.1, momentum=0.9)),
+        (Adam(0.05, weight_decay=0.1), lambda weights: torch.optim.Adam(weights, 0.05, weight_decay=0.1)),
+    ],
+)
+def test_a_local_player_trains_on_as_if_rounds_did_not_exist(make_data, sizes, engine, ours, theirs):
+    data = make_data(10)
+    federation = Federation(data, sizes((10,)), engine=engine, dtype="float64")
+    run = Run(federation, Roles((frozenset(), frozenset(), frozenset()), ours))
+    model = nn.Sequential(*(run.seats[name].template for name in ("encoder", "head")))
+    model = copy.deepcopy(model).double()
+    optimiser = theirs(model.parameters())
+    for stage in run.stages:
+        for number in (1, 2):
+            for rows in run.work(stage, number, np.arange(1)).batches(0):
+                rows = rows[rows >= 0]
+                optimiser.zero_grad()
+                x, y = torch.from_numpy(data.x[rows]).double(), torch.from_numpy(data.y.codes[rows])
+                nn.functional.cross_entropy(model(x), y).backward()
+                optimiser.step()
+    run.play()
+    for name, part in zip(("encoder", "head"), model, strict=True):
+        expected = torch.cat([weight.detach().flatten() for weight in part.parameters()])
+        found = run.local[name].get(np.arange(1))[0, : len(expected)]
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@ENGINES
+def test_records_and_callbacks(make_data, engine):
+    told = []
+    run = Federation(make_data(), 4, engine=engine).play(
+        AdversarialTraining(hidden=(3,), width=2, batch_size=5), 3, callbacks=[told.append]
+    )
+    assert told == run.history
+    assert [record.round for record in told] == [1, 2, 3]
+    assert set(told[0].losses) == {"adversary", "encoder+head"}
+    sent = run.layouts["encoder"].size + run.layouts["head"].size
+    assert told[0].bytes_up == 4 * sent * 4
+    assert told[0].as_dict()["stage"] == "main"
+
+
+@ENGINES
+def test_recorded_updates_are_what_moved_the_server(make_data, engine):
+    run = Run(Federation(make_data(), 4, engine=engine, dtype="float64"), Roles((frozenset({"encoder", "head"}),)))
+    before = {name: state.clone() for name, state in run.shared.items()}
+    run.play(record=[1])
+    ((number, devices, updates),) = run.recorded
+    assert number == 1
+    assert devices.tolist() == [0, 1, 2, 3]
+    weights = torch.tensor(run.federation.partition.sizes / 40)
+    one_round = Run(run.federation, run.game)
+    one_round._round(run.stages[0], ())
+    moved = torch.cat([one_round.shared[name] - before[name] for name in before])
+    torch.testing.assert_close(weights @ updates, moved)
+
+
+def test_devices_without_records_take_no_part(make_data, play_both, gap):
+    game = FedAvg(hidden=(3,), batch_size=4)
+    plain, stacked = play_both(make_data(12), game, devices=Dirichlet(10, 0.1, minimum=0))
+    empty = int((plain.federation.partition.sizes == 0).sum())
+    assert empty > 0
+    assert plain.history[0].devices == 10 - empty
+    assert gap(plain, stacked) < 1e-9
+
+
+@pytest.mark.parametrize(
+    "game", [FedAvg(hidden=(8,), optimiser=SGD(0.3)), Autoencoder(hidden=(8,), width=3, optimiser=Adam(0.01))]
+)
+def test_games_learn(make_data, game):
+    run = Run(Federation(make_data(200), 5), game).play(15)
+    first, last = (next(iter(run.history[i].losses.values())) for i in (0, -1))
+    assert last < 0.95 * first
+
+
+def test_a_huge_batch_size_costs_no_memory(make_data):
+    run = Run(Federation(make_data(), 4), FedAvg(hidden=(3,), batch_size=10**12))
+    assert run.work(run.stages[0], 1, np.arange(4)).batches(0).shape == (1, 10)
+    run.play(1)
+
+
+def test_arrays_that_torch_cannot_share_are_copied(make_data):
+    data = make_data()
+    x = data.x.copy()
+    x.flags.writeable = False
+    data = replace(data, x=x, y=replace(data.y, codes=data.y.codes[::-1]))
+    Run(Federation(data, 3), FedAvg(hidden=(3,))).play(1)
