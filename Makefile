@@ -5,7 +5,7 @@ BIN := .venv/bin
 FEDVEIL_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 export FEDVEIL_DATA
 
-.PHONY: demo test test-slow lint types docs reproduce setup clean
+.PHONY: demo test test-slow lint types docs reproduce bench setup clean
 
 setup: .venv/.installed
 
@@ -17,11 +17,12 @@ setup: .venv/.installed
 demo: setup
 	$(BIN)/fedveil demo
 
+# One thread per worker: steps this small gain nothing from two, and lose much when they meet.
 test: lint types docs
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4
 
 test-slow: setup
-	$(BIN)/pytest -m slow
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow
 
 lint: setup
 	$(BIN)/ruff check .
@@ -32,6 +33,9 @@ types: setup
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+bench: setup
+	$(BIN)/python benchmarks/engine.py
 
 reproduce: setup
 	$(BIN)/python studies/information_coverage.py
