@@ -16,6 +16,18 @@ class InputError(ValueError):
         super().__init__(" ".join(message.split()))
 
 
+def closest(name: str, choices: Iterable[str]) -> str | None:
+    """Return the choice closest to a misspelt name, or None where all are far from it.
+
+    >>> closest("s3", ["s2", "t"]), closest("missing", ["inf"])
+    ('s2', None)
+    """
+    by_lower_case = {choice.lower(): choice for choice in choices}
+    # Of two letters one may be wrong; in longer names that much likeness means nothing.
+    close = difflib.get_close_matches(name.lower(), list(by_lower_case), n=1, cutoff=0.5 if len(name) < 3 else 0.6)
+    return by_lower_case[close[0]] if close else None
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return a hint that names the choice closest to a misspelt name, or lists the choices.
 
@@ -25,9 +37,8 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     'there are: sex, race'
     """
     known = [str(choice) for choice in choices]
-    by_lower_case = {choice.lower(): choice for choice in known}
-    close = difflib.get_close_matches(name.lower(), list(by_lower_case), n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {by_lower_case[close[0]]!r}?"
+    close = closest(name, known)
+    if close is not None:
+        return f"did you mean {close!r}?"
     shown = ", ".join(known[:12]) + (f", … ({len(known)} in all)" if len(known) > 12 else "")
     return f"there are: {shown}" if known else "there are none"

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedveil.data.csv_reading import decompressed, read_csv, refuse_duplicates
-from fedveil.data.encoding import encode_columns, numbers_of
-from fedveil.errors import InputError, nearest
+from fedveil.data.csv_reading import decompressed, one_spelling, read_csv, refuse_duplicates
+from fedveil.data.encoding import encode_columns, nested_kind, numbers_of, text_of
+from fedveil.errors import InputError, closest, nearest
 
 __all__ = ["FloatArray", "column", "encode_columns", "read_table", "read_vectors", "same_rows"]
 
@@ -35,7 +35,8 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None) -> pd.Dat
         path: the file.
         columns: the columns wanted, in that order; all by default.
 
-    Cells that are empty, NA, N/A, NaN or null are missing. Blanks around text are stripped.
+    Cells that are empty, NA, N/A, NaN or null are missing. Blanks around text are stripped. Names are compared,
+    and returned, in Unicode's composed form (NFC).
     """
     path = Path(path)
     suffix = _suffix(path, _TABLES)
@@ -54,9 +55,13 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None) -> pd.Dat
 
 
 def column(frame: pd.DataFrame, name: str, where: str | Path) -> pd.Series:
-    """Return one column; a misspelt name is answered with the nearest."""
+    """Return one column; a misspelt name is answered with the nearest, and lists, structs and maps are refused."""
+    name = one_spelling(name)
     if name not in frame.columns:
         raise InputError(f"{where}: no column {name!r}: {nearest(name, map(str, frame.columns))}")
+    kind = nested_kind(frame[name])
+    if kind is not None:
+        raise InputError(f"{where}: column {name!r} holds {kind}, not one value per row; choose another")
     return frame[name]
 
 
@@ -76,6 +81,7 @@ def read_vectors(
     and Python objects are refused.
     """
     path = Path(path)
+    drop = [one_spelling(name) for name in drop]
     if _suffix(path, _ARRAYS + _TABLES) in _ARRAYS:
         vectors, names = _flat(_array(path, key), path)
         if columns is None:
@@ -136,20 +142,34 @@ def _bytes(path: Path) -> bytes:
 
 def _nearest_file(path: Path) -> str:
     try:
-        hint = nearest(path.name, (other.name for other in path.parent.iterdir()))
+        there = sorted(other.name for other in path.parent.iterdir())
     except OSError:
         return f": there is no folder {path.parent}; check the path"
-    return f": {hint}" if hint.startswith("did") else "; check the path"
+    # Names are compared without their endings, which any two files may share; of equal ones the same ending wins.
+    there.sort(key=lambda name: _parts(name)[1] == _parts(path.name)[1])
+    by_stem = {_parts(name)[0]: name for name in there if _parts(name)[1]}
+    close = closest(_parts(path.name)[0], by_stem)
+    return "; check the path" if close is None else f": did you mean {by_stem[close]!r}?"
 
 
-def _wanted(names: Sequence[str], columns: Sequence[str] | None, where: Path) -> Sequence[str] | None:
-    known = set(names)
-    for name in columns or ():
+def _parts(name: str) -> tuple[str, str]:
+    """Cut a file's name before the ending that says its format; no ending of ours is an empty one."""
+    endings = (ending for ending in sorted(_TABLES + _ARRAYS, key=len, reverse=True) if name.lower().endswith(ending))
+    ending = next(endings, "")
+    return name[: len(name) - len(ending)], ending
+
+
+def _wanted(names: Sequence[str], columns: Sequence[str] | None, where: Path) -> list[str] | None:
+    """Return the columns asked for, as the table spells them; refuse those that are not there."""
+    if columns is None:
+        return None
+    known, chosen = set(names), [one_spelling(name) for name in columns]
+    for position, name in enumerate(chosen):
         if name not in known:
             raise InputError(f"{where}: no column {name!r}: {nearest(name, names)}")
-    if columns is not None:
-        refuse_duplicates(list(columns), f"{where}: columns asked for")
-    return columns
+        if name in chosen[:position]:
+            raise InputError(f"{where}: column {name!r} is named twice; name it once")
+    return chosen
 
 
 def _parquet(data: bytes, path: Path, columns: Sequence[str] | None) -> Any:
@@ -157,15 +177,30 @@ def _parquet(data: bytes, path: Path, columns: Sequence[str] | None) -> Any:
     import pyarrow.parquet as parquet
 
     try:
-        file = parquet.ParquetFile(pa.BufferReader(data))
-        names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+        file = parquet.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        spelt = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+        names = [one_spelling(name) for name in spelt]
         refuse_duplicates(names, str(path))
-        table = file.read(columns=list(_wanted(names, columns, path) or names), use_threads=False)
+        in_file, chosen = dict(zip(names, spelt, strict=True)), _wanted(names, columns, path) or names
+        table = file.read(columns=[in_file[name] for name in chosen], use_threads=False)
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError) as fault:
         raise InputError(f"{path}: not a whole Parquet file ({_first_line(fault)}); write or fetch it again") from fault
-    return table.select(list(columns)) if columns is not None else table
+    return _text_decoded(table.select([in_file[name] for name in chosen]).rename_columns(chosen))
+
+
+def _text_decoded(table: Any) -> Any:
+    """Read bytes as text where all of a column is UTF-8."""
+    import pyarrow as pa
+
+    for position, field in enumerate(table.schema):
+        if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+            try:
+                table = table.set_column(position, field.name, table.column(position).cast(pa.string()))
+            except pa.ArrowException:
+                continue
+    return table
 
 
 def _array(path: Path, key: str | None) -> npt.NDArray[Any]:
@@ -179,7 +214,7 @@ def _array(path: Path, key: str | None) -> npt.NDArray[Any]:
         with loaded:
             names = list(loaded.files)
             if key is None and len(names) != 1:
-                raise InputError(f"{path}: holds {len(names)} arrays ({', '.join(names[:12])}); choose one by key")
+                raise InputError(f"{path}: holds {len(names)} arrays ({', '.join(names[:12])}); choose one by --key")
             if key is not None and key not in names:
                 raise InputError(f"{path}: no array {key!r}: {nearest(key, names)}")
             array = loaded[key if key is not None else names[0]]
@@ -221,18 +256,42 @@ def _columns_as_vectors(frame: pd.DataFrame, path: Path) -> tuple[FloatArray, li
         if numbers is not None:
             blocks.append(numbers[:, None])
             names.append(name)
-        elif series.dtype == object and isinstance(series.iloc[0], np.ndarray):  # Parquet: a list per row
-            try:
-                block = np.stack([np.asarray(row, dtype=np.float64).reshape(-1) for row in series])
-            except (TypeError, ValueError) as fault:
-                raise InputError(f"{path}: the lists in column {name!r} differ in length or are no numbers") from fault
-            blocks.append(block)
-            names += [f"{name}[{i}]" for i in range(block.shape[1])]
+        elif nested_kind(series) == "lists":  # Parquet: a list per row
+            blocks.append(_lists_as_vectors(series, path))
+            names += [f"{name}[{i}]" for i in range(blocks[-1].shape[1])]
         else:
-            known = series.dropna()
-            example = f" (such as {str(known.iloc[0])[:30]!r})" if len(known) else ""
-            raise InputError(f"{path}: column {name!r} holds text{example}, not numbers; name others by --columns")
+            raise InputError(f"{path}: column {name!r} holds {_no_numbers(series)}; name others by --columns")
     return np.concatenate([np.zeros((len(frame), 0)), *blocks], axis=1), names
+
+
+def _lists_as_vectors(series: pd.Series, path: Path) -> FloatArray:
+    rows: list[npt.NDArray[np.float64]] = []
+    for number, row in enumerate(series, 1):
+        if not isinstance(row, np.ndarray | list | tuple):
+            raise InputError(f"{path}: column {series.name!r} has no list in row {number}; fill or remove that row")
+        try:
+            rows.append(np.asarray(row, dtype=np.float64))
+        except (TypeError, ValueError) as fault:
+            raise InputError(
+                f"{path}: the list in row {number} of column {series.name!r} holds more than numbers; save numbers"
+            ) from fault
+        if len(rows[-1]) != len(rows[0]):
+            raise InputError(
+                f"{path}: the lists in column {series.name!r} differ in length ({len(rows[0])} in row 1, "
+                f"{len(rows[-1])} in row {number}); save lists of one length"
+            )
+    return np.stack(rows)
+
+
+def _no_numbers(series: pd.Series) -> str:
+    """Say what a column holds instead of numbers."""
+    kind = nested_kind(series)
+    if kind is not None:
+        return f"{kind}, not numbers or lists of numbers"
+    known = series.dropna()
+    example = f" (such as {text_of(known.iloc[0])[:30]!r})" if len(known) else ""
+    what = {"m": "durations", "M": "dates"}.get(series.dtype.kind, "text" if len(known) else "nothing")
+    return f"{what}{example}, not numbers"
 
 
 def _refuse_non_finite(vectors: FloatArray, names: Sequence[str], path: Path) -> None:

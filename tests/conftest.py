@@ -7,6 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no failure, and two runs try the same cases. `pytest --hypothesis-profile=search` tries new ones.
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None)
+settings.load_profile("repeatable")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

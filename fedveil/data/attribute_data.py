@@ -113,8 +113,10 @@ def random_split(
 ) -> npt.NDArray[np.int8]:
     """Split n records at random; groups stay whole, strata keep their shares.
 
-    Within each stratum (a group belongs to the stratum of most of its records) the shuffled units are
-    dealt out in proportion, so that a value with at least three units stands in all three splits.
+    Within each stratum the shuffled units are dealt out in proportion, so that a stratum of at least three
+    units stands in all three splits. A group belongs to the stratum of most of its records: where strata vary
+    within groups, a value that is nowhere in the majority may be missing from a split, and shares are only
+    as even as the groups' sizes allow.
     """
     if not (validation >= 0 and test >= 0 and validation + test < 1):
         raise InputError(

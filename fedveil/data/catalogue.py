@@ -20,9 +20,14 @@ def available() -> list[str]:
 
 def find_source(name: str) -> Source:
     """Return one source; an unknown name is answered with the nearest."""
-    made = plugins.load(GROUP, name)()
-    if not isinstance(made, Source):
-        raise InputError(f"data {name!r} is registered but is no fedveil.data.Source; its package must be mended")
+    kind = plugins.load(GROUP, name, Source)
+    try:
+        made: Source = kind()
+    except Exception as fault:  # an abstract method left out, or whatever a foreign constructor does
+        raise InputError(f"data set {name!r} cannot be made: {fault}; its package must be mended") from fault
+    for fact in ("name", "description"):
+        if not isinstance(getattr(made, fact, None), str):
+            raise InputError(f"data set {name!r} states no {fact}; its package must be mended")
     return made
 
 

@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import re
+import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -96,7 +97,7 @@ def _header(data: bytes, where: str, delimiter: str) -> list[str]:
         raise InputError(
             f"{where}: its header line cannot be read ({fault}); write one line of column names"
         ) from fault
-    names = [name.strip() for name in first]
+    names = [one_spelling(name.strip()) for name in first]
     if _all_numbers(names):
         raise InputError(f"{where}: its first line holds numbers, not names; add a header line of column names")
     if len(names) == 1 and delimiter == "," and (found := re.search(r"[;\t|]", names[0])):
@@ -104,6 +105,11 @@ def _header(data: bytes, where: str, delimiter: str) -> list[str]:
     names = [name or f"unnamed {position}" for position, name in enumerate(names, 1)]
     refuse_duplicates(names, where)
     return names
+
+
+def one_spelling(name: str) -> str:
+    """Return a name as one sequence of code points: é may be written as one letter, or as e and an accent (NFC)."""
+    return unicodedata.normalize("NFC", name)
 
 
 def refuse_duplicates(names: Sequence[str], where: str) -> None:

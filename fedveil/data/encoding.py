@@ -73,6 +73,32 @@ def numbers_of(series: pd.Series) -> npt.NDArray[np.float64] | None:
     return None
 
 
+def nested_kind(series: pd.Series) -> str | None:
+    """Return what a column of several values per record holds (lists, structs, maps); None for a plain column.
+
+    >>> nested_kind(pd.Series([None, {"a": 1}])), nested_kind(pd.Series(["x", None]))
+    ('structs', None)
+    """
+    if series.dtype != object:
+        return None
+    for value in series:
+        if isinstance(value, np.ndarray):
+            inside = next((one for one in value if one is not None), None) if value.dtype == object else None
+            kind = None if inside is None else nested_kind(pd.Series([inside], dtype=object))
+            return f"lists of {kind}" if kind else "lists of text" if isinstance(inside, str) else "lists"
+        if isinstance(value, dict):
+            return "structs"
+        if isinstance(value, list | tuple | set):
+            pairs = isinstance(value, list) and value and all(isinstance(one, tuple) and len(one) == 2 for one in value)
+            return "maps" if pairs else "lists"
+    return None
+
+
+def text_of(value: object) -> str:
+    """Return a value as text; bytes, as some Parquet files hold text, are read as UTF-8."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
 def _standardised(
     name: str, numbers: npt.NDArray[np.float64], series: pd.Series, rows: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.float32], list[str]]:
@@ -93,6 +119,9 @@ def _standardised(
 
 
 def _one_hot(name: str, series: pd.Series) -> tuple[npt.NDArray[np.float32], list[str]]:
+    kind = nested_kind(series)
+    if kind is not None:
+        raise InputError(f"column {name!r} holds {kind}, not one value per record; leave it out")
     codes, found = pd.factorize(series, sort=False)
     labels = [_label(value) for value in found]
     order = sorted(set(labels))
@@ -106,4 +135,4 @@ def _one_hot(name: str, series: pd.Series) -> tuple[npt.NDArray[np.float32], lis
 def _label(value: object) -> str:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
-    return str(value).strip()
+    return text_of(value).strip()

@@ -67,7 +67,8 @@ class Source(ABC):
     def load(self, target: str | None, sensitive: Sequence[str], *, seed: int = 0, **options: Any) -> AttributeData:
         """Read the data with a target (or none) and at least one sensitive attribute, and check it."""
         if not sensitive:
-            raise InputError(f"{self.name}: name at least one sensitive attribute: {', '.join(self.attributes)}")
+            choices = f": {', '.join(self.attributes)}" if self.attributes else ", any of its columns"
+            raise InputError(f"{self.name}: name at least one sensitive attribute{choices}")
         for kind, asked, offered in (
             ("sensitive attribute", sensitive, self.attributes),
             ("target", [target] if target is not None else [], self.targets),

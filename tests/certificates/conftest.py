@@ -6,11 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import settings
-
-# A busy machine is no failure of a bound.
-settings.register_profile("without deadline", deadline=None)
-settings.load_profile("without deadline")
 
 RandomJoint = Callable[..., np.ndarray]
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 from scipy.stats import binom
 
 from fedveil.certificates import confidence as c
@@ -69,6 +71,71 @@ def test_entropy_bounds_cover_and_are_not_vacuous() -> None:
     assert c.conditional_entropy_lower_bound(labels, given_, 10, 0.025) > math.log2(10) - 0.1
     skewed = (rng.uniform(size=n) < 0.1).astype(int)
     assert c.entropy_upper_bound(skewed, 2, 0.025) < entropy([0.1, 0.9]) + 0.04
+
+
+LAWS = [(2, 40, 0.3), (3, 25, 0.6), (5, 400, 0.05), (10, 2000, 0.01)]
+"""Values, records, failure probability: small samples and large failures, where every term of a slack shows."""
+
+
+def most_variance_naively(values: int) -> float:
+    """Search the family of laws that holds the maximum: K−1 values share r, the last has the rest."""
+
+    def negative(r: float) -> float:
+        law = np.array([r / (values - 1)] * (values - 1) + [1.0 - r])
+        surprise = -np.log(law)
+        return -float((law * surprise**2).sum() - (law * surprise).sum() ** 2)
+
+    return -min(float(minimize_scalar(negative, bounds=ends, method="bounded").fun) for ends in ((0, 0.5), (0.5, 1)))
+
+
+def entropy_naively(labels: list[int]) -> float:
+    """Return the plug-in entropy in nats."""
+    return -sum(times / len(labels) * math.log(times / len(labels)) for times in Counter(labels).values())
+
+
+@pytest.mark.parametrize(("values", "n", "alpha"), LAWS)
+def test_the_lower_bound_on_entropy_is_the_formula_term_by_term(values: int, n: int, alpha: float) -> None:
+    rng = np.random.default_rng(values)
+    labels = rng.permutation(np.arange(n) % values).tolist()  # near the most entropy: nothing is cut to zero
+    given_ = rng.integers(0, 2, n).tolist()
+    variance, depth = most_variance_naively(values), math.log(1 / alpha)
+    slack = math.sqrt(2 * variance * depth / n) + depth / n
+    assert entropy_naively(labels) > slack
+    found = c.conditional_entropy_lower_bound(labels, None, values, alpha)
+    assert found * math.log(2) == pytest.approx(entropy_naively(labels) - slack, rel=1e-4)
+    cells = [[label for label, cell in zip(labels, given_, strict=True) if cell == one] for one in (0, 1)]
+    plug_in = sum(len(cell) / n * entropy_naively(cell) for cell in cells)
+    slack = math.sqrt(2 * (variance + math.log(values) ** 2 / 4) * depth / n) + depth / n
+    assert plug_in > slack
+    found = c.conditional_entropy_lower_bound(labels, given_, values, alpha)
+    assert found * math.log(2) == pytest.approx(plug_in - slack, rel=1e-4)
+
+
+@pytest.mark.parametrize(("values", "n", "alpha"), LAWS)
+def test_the_upper_bound_on_entropy_is_the_formula_term_by_term(values: int, n: int, alpha: float) -> None:
+    labels = [0] * n  # no entropy seen: the whole bound is slack
+    low, high = float(values - 1), 1e4
+    for _ in range(200):  # halve until the tail e^{−x}(e·x/(K−1))^{K−1} is half of alpha
+        middle = (low + high) / 2
+        log_tail = -middle + (values - 1) * math.log(math.e * middle / (values - 1))
+        low, high = (middle, high) if log_tail > math.log(alpha / 2) else (low, middle)
+    slack = math.sqrt(2 * most_variance_naively(values) * math.log(2 / alpha) / n) + low / n
+    found = c.entropy_upper_bound(labels, values, alpha)
+    assert found * math.log(2) == pytest.approx(min(slack, math.log(values)), rel=1e-4)
+    assert found < math.log2(values) or n < 100
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 20, 100])
+@pytest.mark.parametrize("alpha", [0.05, 0.3, 0.7])
+def test_entropy_bounds_cover_every_binary_law_exactly(n: int, alpha: float) -> None:
+    counts = np.arange(n + 1)
+    samples = [np.repeat([0, 1], [n - k, k]) for k in counts]
+    low = np.array([c.conditional_entropy_lower_bound(sample, None, 2, alpha) for sample in samples])
+    high = np.array([c.entropy_upper_bound(sample, 2, alpha) for sample in samples])
+    for p in [*np.geomspace(1e-6, 0.1, 60), *np.linspace(0.1, 0.5, 30)]:  # rare values surprise the most
+        mass, truth = binom.pmf(counts, n, p), entropy([p, 1 - p])
+        assert mass[low > truth + 1e-12].sum() <= alpha + 1e-9
+        assert mass[high < truth - 1e-12].sum() <= alpha + 1e-9
 
 
 def test_empirical_bernstein_covers_a_skewed_mean_and_gains_from_small_variance() -> None:

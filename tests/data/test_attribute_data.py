@@ -40,6 +40,18 @@ def test_each_stratum_of_three_stands_in_all_splits_with_its_share(values, seed)
         assert abs(counts[Split.VALIDATION] - 0.1 * counts.sum()) <= 1
 
 
+def test_a_value_in_the_minority_of_its_groups_may_miss_a_split():
+    """What the docstring does not promise: strata that vary within groups."""
+    groups = np.repeat(np.arange(30), 10)
+    strata = (np.arange(300) % 10 == 0) & (groups < 6)  # one record in each of six groups
+    missed = 0
+    for seed in range(20):
+        split = random_split(300, seed=seed, strata=strata.astype(np.int64), groups=groups)
+        missed += len(np.unique(split[strata])) < 3
+        assert all(len(np.unique(split[groups == group])) == 1 for group in range(30))
+    assert missed > 0
+
+
 def test_shares_must_leave_something_to_train_on():
     with pytest.raises(InputError, match="leave something to train on"):
         random_split(10, seed=0, validation=0.5, test=0.5)

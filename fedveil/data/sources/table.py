@@ -11,10 +11,11 @@ import pandas as pd
 
 from fedveil.data.attribute import Attribute, IntArray
 from fedveil.data.attribute_data import AttributeData, Split, random_split
-from fedveil.data.encoding import numbers_of
+from fedveil.data.csv_reading import one_spelling
+from fedveil.data.encoding import nested_kind, numbers_of
 from fedveil.data.source import Source
 from fedveil.data.strata import joint_strata
-from fedveil.errors import InputError
+from fedveil.errors import InputError, nearest
 from fedveil.tables import column, encode_columns, read_table
 
 _SPLITS = {
@@ -64,7 +65,7 @@ class Table(Source):
             seed: of the split, where the table has none.
             path: the file.
             features: the input columns; all others by default.
-            group: the column that says who a record belongs to; a group never crosses splits made here.
+            group: the column that says who a record belongs to; a group never crosses splits.
             split: the column that says train, validation or test.
             bins: into how many classes a continuous attribute or target is cut.
             keep_sensitive: let sensitive columns be inputs.
@@ -73,6 +74,9 @@ class Table(Source):
         """
         if path is None:
             raise InputError("table: give path=, a CSV or Parquet file")
+        target, group, split = (None if name is None else one_spelling(name) for name in (target, group, split))
+        sensitive = [one_spelling(name) for name in sensitive]
+        features = None if features is None else [one_spelling(name) for name in features]
         where = str(path)
         if target in sensitive:
             raise InputError(f"{where}: {target!r} is both target and sensitive attribute; choose another target")
@@ -99,6 +103,8 @@ class Table(Source):
             if split is None
             else _published_split(column(frame, split, where), where)
         )
+        if groups is not None and split is not None:
+            _refuse_crossing(column(frame, str(group), where), groups, splits, where)
         used = {name for name in (target, group, split) if name is not None} | (
             set() if keep_sensitive else set(sensitive)
         )
@@ -122,7 +128,8 @@ def _inputs(
     """Return the input columns, and why others were dropped."""
     chosen = [str(name) for name in frame.columns if name not in used] if features is None else list(features)
     for name in chosen:
-        column(frame, name, where)
+        if name not in frame.columns:
+            raise InputError(f"{where}: no column {name!r}: {nearest(name, map(str, frame.columns))}")
         if name in used:
             raise InputError(f"{where}: {name!r} is target, sensitive, group or split, so no feature; leave it out")
     dropped: dict[str, str] = {}
@@ -143,6 +150,9 @@ def _no_input(name: str, series: pd.Series) -> str:
     """Say why a column cannot be an input, or nothing."""
     if name.startswith("unnamed "):
         return "has no name (a saved index, perhaps)"
+    kind = nested_kind(series)
+    if kind is not None:
+        return f"holds {kind}, not one value per record"
     values, known = int(series.nunique()), int(series.notna().sum())
     numbers = numbers_of(series)
     if numbers is None:
@@ -158,6 +168,18 @@ def _groups(series: pd.Series, where: str) -> IntArray:
         first = int(np.flatnonzero(series.isna().to_numpy(dtype=bool))[0])
         raise InputError(f"{where}: group {series.name!r} is missing in record {first + 1}; every record needs one")
     return pd.factorize(series, sort=True)[0].astype(np.int64)
+
+
+def _refuse_crossing(series: pd.Series, groups: IntArray, splits: npt.NDArray[np.int8], where: str) -> None:
+    first_of_group = np.unique(groups, return_index=True)[1]
+    crossing = np.flatnonzero(splits != splits[first_of_group][groups])
+    if len(crossing):
+        row = int(crossing[0])
+        other = Split(int(splits[first_of_group[groups[row]]])).name.lower()
+        raise InputError(
+            f"{where}: group {series.iloc[row]!r} of {series.name!r} stands in both {other} and "
+            f"{Split(int(splits[row])).name.lower()} (record {row + 1}); a group must stay in one split"
+        )
 
 
 def _published_split(series: pd.Series, where: str) -> npt.NDArray[np.int8]:

@@ -47,12 +47,35 @@ def test_gender_and_age(published):
     assert len(data.attributes["age"].values) == 4
     assert data.attributes["age"].counts.min() > 0.2 * len(data)
     assert data.attributes["gender"].known.all()
-    assert not columns_of(data) & {"BoGender", "BoAge"}
-    assert {"BoRace", "CoRace", "CoGender"} <= columns_of(data)
+    assert not columns_of(data) & {"BoGender", "BoAge", "CoGender", "CoAge"}
+    assert {"BoRace", "CoRace"} <= columns_of(data)
+    assert data.facts["copies_left_out"] == ["CoGender", "CoAge"]
     kept = fedveil.data.load("loans", sensitive="gender", keep_sensitive=True, drop=["CoGender"])
     assert kept.y is None
     assert "BoGender" in columns_of(kept)
     assert "CoGender" not in columns_of(kept)
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_of_a_protected_attribute_are_kept_only_if_asked_for(published, name):
+    published("loans")
+    own, *copies = COPIES[name]
+    data = fedveil.data.load("loans", sensitive=name)
+    assert not columns_of(data) & {own, *copies}
+    assert data.facts["copies_left_out"] == copies
+    kept = fedveil.data.load("loans", sensitive=name, keep_copies=True)
+    assert own not in columns_of(kept)
+    assert set(copies) & columns_of(kept)
+    assert not kept.facts["copies_left_out"]
+
+
+def test_a_co_borrower_gives_the_borrower_away(published):
+    frame = read_loans(published("loans") / FILE)
+    frame = frame[(frame["IncRat"] <= 0.8) | (frame["Tractrat"] <= 0.8)]
+    pairs = frame[frame["BoGender"].isin([1, 2]) & frame["CoGender"].isin([1, 2])]
+    assert (pairs["BoGender"] != pairs["CoGender"]).mean() == pytest.approx(0.977, abs=5e-4)
+    aged = frame[(frame["BoAge"] < 99) & (frame["CoAge"] < 98)]
+    assert aged["BoAge"].corr(aged["CoAge"]) == pytest.approx(0.92, abs=5e-3)
 
 
 def test_affordability_is_as_defined(published):
@@ -77,11 +100,12 @@ def test_codes_of_missing_values_do_not_stand_as_numbers(published):
     assert data.facts["placeholder_income"] == 531
 
 
-def test_sellers_are_groups(published):
+def test_sellers_are_groups_only_where_none_crosses_splits(published):
     published("loans")
+    assert fedveil.data.load("loans", sensitive="race").groups is None
     data = fedveil.data.load("loans", target="affordability", sensitive="gender", whole_sellers=True)
     assert data.groups is not None
-    for seller in np.unique(data.groups)[:50]:
+    for seller in np.unique(data.groups):
         assert len(np.unique(data.split[data.groups == seller])) == 1
     assert len(ByGroup(20).deal(data, 0)) == 20
 

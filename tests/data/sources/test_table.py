@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,35 @@ def test_a_split_column(tmp_path):
     frame.loc[0, "part"] = "holdout"
     with pytest.raises(InputError, match="split column 'part' holds 'holdout'"):
         load(saved(tmp_path, frame), split="part")
+
+
+def test_a_split_column_must_not_cut_a_group(tmp_path):
+    frame = people()
+    frame["firm"] = [f"f{i // 5}" for i in range(len(frame))]
+    frame["part"] = np.repeat(["train", "train", "val", "test"], 75)
+    data = load(saved(tmp_path, frame), split="part", group="firm")
+    assert data.groups is not None
+    frame.loc[7, "part"] = "test"
+    with pytest.raises(InputError, match=r"group 'f1' of 'firm' stands in both train and test \(record 8\)"):
+        load(saved(tmp_path, frame), split="part", group="firm")
+    assert load(saved(tmp_path, frame), split="part").groups is None
+
+
+def test_a_nested_column_is_no_input(tmp_path):
+    frame = people()
+    frame["seen"] = [[1, 2]] * len(frame)
+    path = saved(tmp_path, frame, "people.parquet")
+    assert load(path).facts["dropped_columns"]["seen"] == "holds lists, not one value per record"
+    for options in ({"sensitive": "seen"}, {"group": "seen"}, {"target": "seen"}, {"features": ["seen"]}):
+        with pytest.raises(InputError, match="column 'seen' holds lists, not one value per"):
+            load(path, **options)
+
+
+def test_a_sensitive_column_is_no_input_however_its_name_is_written(tmp_path):
+    composed, apart = "größe", unicodedata.normalize("NFD", "größe")
+    for written, asked in ((composed, apart), (apart, composed)):
+        path = saved(tmp_path, people().rename(columns={"sex": written}))
+        assert not any("gr" in name for name in load(path, sensitive=asked).feature_names)
 
 
 def test_records_without_labels(tmp_path):
