@@ -10,6 +10,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import typer
 import yaml
@@ -17,7 +19,7 @@ import yaml
 import fedveil
 from fedveil import plugins
 from fedveil.attacks import panel
-from fedveil.cli import app
+from fedveil.cli import app, main
 from fedveil.data import available, load
 from fedveil.federation import Federation
 from fedveil.federation.view import View
@@ -151,6 +153,44 @@ def test_the_page_on_leak_names_every_option_and_no_other() -> None:
     table = re.findall(r"^\| (`--.*?) \|", (REPOSITORY / "docs" / "leak.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert told == commands()["fedveil leak"]
     assert set(re.findall(r"--[a-z-]+", " ".join(table))) == commands()["fedveil leak"]
+
+
+def shown_messages() -> list[tuple[str, str]]:
+    """Return the commands that leak.md shows, each with the message it is said to print."""
+    lines = "".join(blocks(REPOSITORY / "docs" / "leak.md", "console")).splitlines()
+    return list(zip(lines[::2], lines[1::2], strict=True))
+
+
+@pytest.mark.parametrize(("command", "message"), shown_messages())
+def test_the_page_on_leak_quotes_its_messages(
+    command: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    n = 200
+    vectors = np.random.default_rng(0).normal(size=(n, 2))
+    np.save("vectors.npy", vectors)
+    np.save("short.npy", vectors[:10])
+    np.save("gaps.npy", np.where(np.arange(n)[:, None] == 6, np.nan, vectors))
+    np.savez("two.npz", a=vectors, b=vectors)
+    people = pd.DataFrame(
+        {"sex": ["f", "m"] * (n // 2), "race": "a", "town": "Ulm", "job": ["cook"] + ["nurse"] * (n - 1)}
+    )
+    people.to_csv("people.csv", index=False)
+    people[["sex", "race"]].assign(a=vectors[:, 0]).to_csv("both.csv", index=False)
+    assert command.startswith("$ fedveil leak ")
+    with pytest.raises(SystemExit) as stop:
+        main(command.split()[2:])
+    printed = capsys.readouterr()
+    assert stop.value.code == 2
+    assert printed.out == ""
+    assert printed.err == message + "\n"
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_lines_are_of_a_length_to_read(path: Path) -> None:
+    boxes = "┏┡│┃└╇"  # what a terminal printed
+    long = [line for line in path.read_text(encoding="utf-8").splitlines() if len(line) > 200 and line[0] not in boxes]
+    assert not long
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
