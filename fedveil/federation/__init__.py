@@ -2,7 +2,7 @@
 
 `federation.py` says who takes part; `run.py` plays the rounds; `engine_stacked.py` and `engine_plain.py` do the work of
 one round; `exchange.py` is what passes between devices and server, `aggregation.py` what the server makes of it;
-`release.py` is what leaves after training; `view.py` is what an observer saw.
+`recording.py` is what the server saw of it, `release.py` what leaves after training; `view.py` is what an observer saw.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedveil.federation.aggregation import Krum, MaskedMean, Mean, Median, TrimmedMean, WeightedMean
     from fedveil.federation.federation import Federation
-    from fedveil.federation.run import RoundRecord, Run
+    from fedveil.federation.progress import RoundRecord
+    from fedveil.federation.run import Run
     from fedveil.federation.view import Pool, View
 
 _HOME = {
     **dict.fromkeys(("Krum", "MaskedMean", "Mean", "Median", "TrimmedMean", "WeightedMean"), "aggregation"),
-    **dict.fromkeys(("RoundRecord", "Run"), "run"),
+    "RoundRecord": "progress",
+    "Run": "run",
     **dict.fromkeys(("Pool", "View"), "view"),
     "Federation": "federation",
 }

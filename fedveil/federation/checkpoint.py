@@ -21,6 +21,7 @@ from torch import Tensor
 
 from fedveil import __version__
 from fedveil.errors import InputError
+from fedveil.federation.recording import shadow_rows
 
 if TYPE_CHECKING:
     from fedveil.federation.federation import Federation
@@ -42,8 +43,10 @@ def save(run: Run, folder: Path) -> None:
         slots[name] = [int(device) for device in devices]
         tensors[f"local/{name}"] = player.get(devices)
         tensors[f"start/{name}"] = player.start
-    for index, (_, _, updates) in enumerate(run.recorded):
-        tensors[f"recorded/{index}"] = updates.contiguous()
+    for kind, rounds in (("recorded", run.recorded), ("shadows", run.shadows)):
+        for index, (_, _, updates) in enumerate(rounds):
+            tensors[f"{kind}/{index}"] = updates.contiguous()
+    tensors |= {f"started/{number}": weights.contiguous() for number, weights in run.started_from.items()}
     facts = {
         "format": FORMAT,
         "version": __version__,
@@ -51,6 +54,8 @@ def save(run: Run, folder: Path) -> None:
         "progress": asdict(run.progress),
         "local": slots,
         "recorded": [{"round": number, "devices": devices.tolist()} for number, devices, _ in run.recorded],
+        "shadows": [{"round": number, "devices": devices.tolist()} for number, devices, _ in run.shadows],
+        "shadow_devices": len(run.shadow_rows),
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh, old = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
@@ -98,7 +103,7 @@ def load(folder: Path, federation: Federation, game: Game) -> Run:
 
 def _restore(run: Run, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     from fedveil.federation.local_players import LocalPlayer
-    from fedveil.federation.run import Progress, RoundRecord
+    from fedveil.federation.progress import Progress, RoundRecord
 
     progress = dict(facts["progress"])
     history = [RoundRecord(**record) for record in progress.pop("history")]
@@ -121,9 +126,14 @@ def _restore(run: Run, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Non
     for name, devices in facts["local"].items():
         run.local[name] = LocalPlayer(tensors[f"start/{name}"], federation.local_limit)
         run.local[name].put(np.array(devices, dtype=np.int64), tensors[f"local/{name}"])
-    for index, entry in enumerate(facts["recorded"]):
-        updates = tensors[f"recorded/{index}"].to(where)
-        run.recorded.append((entry["round"], np.array(entry["devices"], dtype=np.int64), updates))
+    for kind, kept in (("recorded", run.recorded), ("shadows", run.shadows)):
+        for index, entry in enumerate(facts[kind]):
+            updates = tensors[f"{kind}/{index}"].to(where)
+            kept.append((entry["round"], np.array(entry["devices"], dtype=np.int64), updates))
+    for number in {number for number, _, _ in run.recorded}:
+        run.started_from[number] = tensors[f"started/{number}"].to(where)
+    if facts["shadow_devices"]:
+        run.shadow_rows = shadow_rows(run, facts["shadow_devices"])
 
 
 def fingerprint(federation: Federation, game: Game) -> dict[str, Any]:

@@ -24,7 +24,8 @@ from fedveil.randomness import numpy_generator
 from fedveil.shields.shield import Identity, Shield
 
 if TYPE_CHECKING:
-    from fedveil.federation.run import RoundRecord, Run
+    from fedveil.federation.progress import RoundRecord
+    from fedveil.federation.run import Run
 
 PerDevice = float | Sequence[float] | npt.NDArray[np.floating]
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.data.attribute import IntArray
 from fedveil.data.attribute_data import Split
 from fedveil.errors import InputError
 from fedveil.federation.view import FloatArray, Pool, View
@@ -70,31 +70,6 @@ def released_view(run: Run, kind: Kind = Kind.REPRESENTATION) -> View:
         )
     auxiliary, validation, victims = pools
     return View(auxiliary, validation, victims)
-
-
-def update_view(run: Run, seed: int = 0) -> View:
-    """Let an observer see the recorded updates: from a device's update to its majority value of each attribute.
-
-    Whole devices are dealt to the three pools, so that the attacker's labelled devices are never its victims.
-    Auxiliary devices went through the same rounds and the same shield as the victims did.
-    """
-    if not run.recorded:
-        raise InputError("no updates were recorded: play with record=[rounds to keep]")
-    devices = np.concatenate([devices for _, devices, _ in run.recorded])
-    vectors = torch.cat([updates for _, _, updates in run.recorded]).cpu().numpy().astype(np.float64)
-    attributes = {
-        name: _majority(run, attribute, devices) for name, attribute in run.federation.data.attributes.items()
-    }
-    return View.of_vectors(vectors, attributes, groups=devices, seed=seed)
-
-
-def _majority(run: Run, attribute: Attribute, devices: IntArray) -> Attribute:
-    codes = np.full(len(devices), -1, dtype=np.int64)
-    for position, device in enumerate(devices):
-        own = attribute.take(run.federation.partition.device(int(device)))
-        if own.known.any():
-            codes[position] = own.counts.argmax()
-    return Attribute(attribute.name, codes, attribute.values)
 
 
 def _dealt(run: Run, rows: IntArray, function: Callable[[Play], Tensor]) -> list[tuple[int | None, IntArray]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,51 +22,16 @@ from fedveil.federation.layout import Layout
 from fedveil.federation.local_players import LocalPlayer
 from fedveil.federation.model import Model
 from fedveil.federation.prepare import prepare
+from fedveil.federation.progress import Progress, RoundRecord
+from fedveil.federation.recording import PARTS, shadow_rows, update_view, watch
 from fedveil.federation.rehearsal import rehearse
-from fedveil.federation.release import release, released_view, update_view
+from fedveil.federation.release import release, released_view
 from fedveil.federation.stacked.descent import memory_size
 from fedveil.federation.view import FloatArray, View
 from fedveil.federation.work import Seat, Work
 from fedveil.games.game import DataShape, Game, Player, Stage
 from fedveil.randomness import child_seed, torch_generator
 from fedveil.shields.message import Kind
-
-
-@dataclass(frozen=True)
-class RoundRecord:
-    """What happened in one round.
-
-    Attributes:
-        stage, round: which; rounds count from 1 in each stage.
-        devices: those that answered. silent: those whose shield could not run, and that sent nothing.
-        losses: mean loss by move. validation: the stage's validation loss, where it has one.
-        damage: what the shields did to the updates, averaged over devices.
-        bytes_up: how much the devices sent.
-    """
-
-    stage: str
-    round: int
-    devices: int
-    silent: int
-    losses: dict[str, float]
-    validation: float | None
-    damage: dict[str, float]
-    bytes_up: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return asdict(self)
-
-
-@dataclass
-class Progress:
-    """How far a run has come; everything but tensors, as plain values."""
-
-    stage: int = 0
-    round: int = 0
-    best: float | None = None
-    best_round: int = 0
-    history: list[RoundRecord] = field(default_factory=list)
 
 
 class Run:
@@ -107,6 +72,9 @@ class Run:
         self.progress = Progress()
         self.engine = federation.make_engine()
         self.recorded: list[tuple[int, IntArray, Tensor]] = []
+        self.shadows: list[tuple[int, IntArray, Tensor]] = []
+        self.shadow_rows: list[IntArray] = []
+        self.started_from: dict[int, Tensor] = {}
         self.tensors = self._tensors()
         rehearse(self)
 
@@ -126,6 +94,7 @@ class Run:
         *,
         callbacks: Sequence[Callable[[RoundRecord], None]] = (),
         record: Sequence[int] = (),
+        shadows: int = 0,
         checkpoint: str | Path | None = None,
     ) -> Run:
         """Play on to the end of the last stage.
@@ -134,8 +103,10 @@ class Run:
             rounds: rounds of stages that name none themselves.
             callbacks: called with every round's record.
             record: rounds whose updates are kept, as the server saw them.
+            shadows: the attacker's own devices in those rounds, which hold validation records.
             checkpoint: a folder to which the whole state is saved after every round.
         """
+        self.shadow_rows = shadow_rows(self, shadows) if shadows else self.shadow_rows
         if self.last_shared is not None:  # played to an end before: go on from there, not from the kept round
             self.shared, self.last_shared = self.last_shared, None
         while self.progress.stage < len(self.stages):
@@ -173,8 +144,11 @@ class Run:
             silent = len(devices) - len(sent.speaking) if stage.shared.intersection(stage.players) else 0
             damage, sent_bytes = sent.damage, sent.bytes
             if len(sent.speaking):
+                seen = watch(self, stage, number) if number in record else None
                 aggregate(self, work, sent)
-                if number in record:
+                if seen is not None:
+                    self.started_from[number] = seen.started_from
+                    self.shadows += seen.shadows
                     self.recorded.append((number, devices[sent.speaking], sent.updates))
             for name, player in self.local.items():
                 if name in outcome.memories:
@@ -276,12 +250,15 @@ class Run:
         return release(self, split, kind)
 
     def view(self, what: str = "representations") -> View:
-        """Return exactly what an observer saw: "representations", "outputs" or recorded "updates"."""
-        if what == "updates":
-            return update_view(self)
+        """Return exactly what an observer saw.
+
+        After training: "representations", "outputs". In recorded rounds: "updates", "parameters", "statistics".
+        """
+        if what in PARTS:
+            return update_view(self, what)
         kinds = {"representations": Kind.REPRESENTATION, "outputs": Kind.OUTPUT}
         if what not in kinds:
-            raise InputError(f"no view of {what!r}: {nearest(what, [*kinds, 'updates'])}")
+            raise InputError(f"no view of {what!r}: {nearest(what, [*kinds, *PARTS])}")
         return released_view(self, kinds[what])
 
     def fit_head(self, *tasks: str, seed: int = 0) -> list[Utility]:
