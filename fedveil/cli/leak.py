@@ -12,6 +12,7 @@ import typer
 from fedveil import __version__
 from fedveil.cli.output import JsonOption, console_for, print_json, progress
 from fedveil.data.attribute import Attribute, IntArray, intersect
+from fedveil.data.csv_reading import one_spelling
 from fedveil.errors import InputError
 from fedveil.tables import column, encode_columns, read_table, read_vectors, same_rows
 
@@ -55,7 +56,7 @@ def leak(
     asked = [_file_and_column(text) for text in attribute]
     _check_device(device)
     first = asked[0][0]
-    known, whose = _names(given), group or None
+    known, whose = _names(given), one_spelling(group) or None
     tables = {file: read_table(file) for file in dict.fromkeys(file for file, _ in asked)}
     attributes = {}
     for file, name in asked:
@@ -122,7 +123,7 @@ def _file_and_column(text: str) -> tuple[Path, str]:
     file, colon, name = text.rpartition(":")
     if not colon or not file or not name:
         raise InputError(f"--attribute {text!r}: write FILE:COLUMN, as in people.csv:sex")
-    return Path(file), name
+    return Path(file), one_spelling(name)
 
 
 def _check_device(device: str) -> None:
@@ -141,7 +142,7 @@ def _told_apart(given: pd.Series) -> pd.Series:
 
 
 def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    return [one_spelling(name.strip()) for name in text.split(",") if name.strip()]
 
 
 def _same(a: Path, b: Path) -> bool:
