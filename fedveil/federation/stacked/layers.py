@@ -35,7 +35,7 @@ def convolution(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Te
     devices, batch = x.shape[:2]
     weight = parts["weight"].flatten(0, 1)
     bias = parts["bias"].flatten() if "bias" in parts else None
-    wide = x.transpose(0, 1).reshape(batch, devices * x.shape[2], *x.shape[3:])
+    wide = _wide(x)
     convolve = functional.conv2d if isinstance(layer, nn.Conv2d) else functional.conv1d
     y = convolve(
         wide,
@@ -111,6 +111,17 @@ def dropout(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor
     return x * kept / (1 - probability)
 
 
+def pooling(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
+    """Pool all devices' channels side by side, as the convolution before has left them: nothing is copied."""
+    y = layer(_wide(x))
+    return torch.as_tensor(y.view(x.shape[1], x.shape[0], -1, *y.shape[2:]).transpose(0, 1))
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Return (devices, batch, channels, …) as (batch, devices · channels, …)."""
+    return x.transpose(0, 1).reshape(x.shape[1], x.shape[0] * x.shape[2], *x.shape[3:])
+
+
 def record_by_record(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
     """Run a layer without weights that treats every record alone, on all devices' records at once."""
     y = layer(x.flatten(0, 1))
@@ -140,9 +151,12 @@ STACKED: dict[type[nn.Module], Layer] = {
     ),
     **dict.fromkeys(
         (
-            nn.Flatten, nn.Unflatten, nn.MaxPool1d, nn.MaxPool2d, nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d,
-            nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.Upsample, nn.ZeroPad2d, nn.Softmax, nn.LogSoftmax,
+            nn.MaxPool1d, nn.MaxPool2d, nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d,
+            nn.AdaptiveMaxPool2d,
         ),
-        record_by_record,
+        pooling,
+    ),
+    **dict.fromkeys(
+        (nn.Flatten, nn.Unflatten, nn.Upsample, nn.ZeroPad2d, nn.Softmax, nn.LogSoftmax), record_by_record
     ),
 }  # fmt: skip
