@@ -320,6 +320,28 @@ for i, game in enumerate(games):
 """
 
 
+class Bare(FedAvg):
+    """A game whose representation is its address."""
+
+    __repr__ = Game.__repr__
+
+
+def builder():
+    return lambda g: mlp([4, 3], g)
+
+
+@pytest.mark.parametrize("make", [lambda: FedAvg(network=builder()), lambda: Bare(hidden=(3,))])
+def test_functions_and_games_may_have_other_addresses_later(make_data, tmp_path, make):
+    first, second = make(), make()
+    assert repr(first) != repr(second)
+    Run(federation(make_data()), first).play(2).save(tmp_path / "run")
+    resumed = Run.load(tmp_path / "run", federation(make_data()), second).play(4)
+    assert same(resumed, Run(federation(make_data()), first).play(4))
+    if isinstance(first, Bare):
+        assert "game" in refusal(tmp_path / "run", make_data(), Bare(hidden=(4,)))
+
+
+@pytest.mark.slow
 def test_another_process_continues_though_functions_have_other_addresses(tmp_path):
     for what in ("save", "load"):
         done = subprocess.run(

@@ -223,6 +223,51 @@ def test_the_plain_engine_is_federated_averaging_written_out(make_data, sizes):
     torch.testing.assert_close(final["model"], expected, rtol=0, atol=1e-12)
 
 
+@dataclass(frozen=True)
+class Twice(Game):
+    """Networks that are used more than once in a move: side by side, and one after another."""
+
+    build: object
+    optimiser: object
+    name = "twice"
+
+    def players(self, shape):
+        return {"model": Player(lambda g: self.build(g), self.optimiser)}
+
+    def stages(self, shape):
+        return (Stage((Move(("model",), self._loss, repeat=2),), frozenset({"model"}), frozenset({"x"}), batch_size=3),)
+
+    def _loss(self, play):
+        aside = play("model", -play.x).detach() + play("model", 2 * play.x)
+        return squared_error(play("model", play("model", play.x)), aside)
+
+
+class Dropping(nn.Module):
+    """A module of somebody's own with dropout inside."""
+
+    def __init__(self, g):
+        super().__init__()
+        self.inner, self.drop = mlp([4, 4], g), nn.Dropout(0.5)
+
+    def forward(self, x):
+        return x + self.drop(self.inner(x))
+
+
+@pytest.mark.parametrize("optimiser", [SGD(0.1), SGD(0.1, momentum=0.5), Adam(0.01)])
+@pytest.mark.parametrize(
+    ("build", "path"),
+    [
+        (lambda g: mlp([4, 3, 4], g), "hand-written"),
+        (lambda g: mlp([4, 3, 4], g, last=nn.Dropout(0.5)), "stacked"),
+        (Dropping, "one by one"),
+    ],
+)
+def test_a_network_used_more_than_once_in_a_move(make_data, play_both, gap, sizes, build, path, optimiser):
+    plain, stacked = play_both(make_data(16), Twice(build, optimiser), devices=sizes((7, 1, 5, 3)))
+    assert stacked.paths == {"model": path}
+    assert gap(plain, stacked) < CLOSE
+
+
 @pytest.mark.parametrize("engine", ["plain", "stacked"])
 def test_empty_rounds_leave_everything_as_it_was(make_data, engine):
     federation = Federation(make_data(), 3, unreliable=0.999, engine=engine, aggregation=Mean())
