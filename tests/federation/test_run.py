@@ -148,6 +148,22 @@ def test_games_learn(make_data, game):
     assert last < 0.95 * first
 
 
+def test_batches_are_shuffled_anew_for_every_epoch_round_device_and_stage(make_data, sizes):
+    federation = Federation(make_data(40), sizes((20, 20)), local_epochs=[2, 2])
+    run = Run(federation, Roles((frozenset(), frozenset())))
+    orders = {
+        (i, number, device, epoch): tuple(
+            (run.work(stage, number, np.arange(2)).batches(device).reshape(2, -1)[epoch] - 20 * device).tolist()
+        )
+        for i, stage in enumerate(run.stages)
+        for number in (1, 2)
+        for device in (0, 1)
+        for epoch in (0, 1)
+    }
+    assert all(sorted(order) == list(range(20)) for order in orders.values())
+    assert len(set(orders.values())) == 16
+
+
 def test_a_huge_batch_size_costs_no_memory(make_data):
     run = Run(Federation(make_data(), 4), FedAvg(hidden=(3,), batch_size=10**12))
     assert run.work(run.stages[0], 1, np.arange(4)).batches(0).shape == (1, 10)
