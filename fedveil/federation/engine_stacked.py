@@ -153,7 +153,8 @@ class StackedEngine(Engine):
         for step in taken.values():
             step.due = True
         leaves = [leaf for name in move.players for leaf in tables[name].moving]
-        gradients = iter(torch.autograd.grad(loss, leaves, shares, allow_unused=True))
+        # Not as grad_outputs: torch would load sympy to compare their shapes, half a second at the first step.
+        gradients = iter(torch.autograd.grad((loss * shares).sum(), leaves, allow_unused=True))
         with torch.no_grad():
             for name in move.players:
                 table = tables[name]

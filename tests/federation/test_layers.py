@@ -87,6 +87,14 @@ STACKED = {
         SERIES,
         lambda: nn.Sequential(nn.MaxPool1d(2), nn.AvgPool1d(2), nn.AdaptiveAvgPool1d(3), nn.Flatten(), nn.Linear(6, 3)),
     ),
+    "pooling of features": (
+        TABLE,
+        lambda: nn.Sequential(nn.Linear(4, 5), nn.MaxPool1d(2), nn.AvgPool1d(2, stride=1), nn.Linear(1, 3)),
+    ),
+    "pooling of a single image's rows": (
+        SERIES,
+        lambda: nn.Sequential(nn.AvgPool2d((2, 3)), nn.Flatten(), nn.Linear(2, 3)),
+    ),
     "max pooling": (IMAGE, lambda: nn.Sequential(nn.MaxPool2d(2, stride=1), nn.Flatten(), nn.Linear(50, 3))),
     "mean pooling": (IMAGE, lambda: nn.Sequential(nn.AvgPool2d(3), nn.Flatten(), nn.Linear(8, 3))),
     "adaptive pooling": (

@@ -113,6 +113,8 @@ def dropout(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor
 
 def pooling(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
     """Pool all devices' channels side by side, as the convolution before has left them: nothing is copied."""
+    if x.dim() - 3 != (2 if type(layer).__name__.endswith("2d") else 1):  # no channels: torch pools records alone
+        return record_by_record(layer, parts, x, now)
     y = layer(_wide(x))
     return torch.as_tensor(y.view(x.shape[1], x.shape[0], -1, *y.shape[2:]).transpose(0, 1))
 
