@@ -4,19 +4,23 @@
 
 Work: MLP 103-64-128-2, 260 records per device, batch 10, 10 local epochs, SGD; 10 and 100 devices per round. Then a
 game of three small MLPs at 10 devices and a network of two convolutions on 32×32 images. With `--json` the last
-line of stdout is `{"speedup": {"10": …, "100": …}, "seconds_per_round": {"10": …, "100": …}, …}`.
+line of stdout is `{"speedup": {"10": …, "100": …}, "seconds_per_round": {"10": …, "100": …}, …}`. Flower's simulation
+and pfl do the same work where they are installed (`pip install 'flwr[simulation]' pfl`), but for `--quick`; their
+figures are speed-ups over the same plain loop.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import importlib.util
 import json
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -155,7 +159,9 @@ def convolutions(generator: torch.Generator) -> nn.Module:
 
 def measure(quick: bool) -> dict[str, object]:
     """Run everything."""
-    speedup, seconds = {}, {}
+    speedup: dict[str, float] = {}
+    seconds: dict[str, float] = {}
+    plain_seconds: dict[str, float] = {}
     for devices in (10, 100):
         data = table(devices, (FEATURES,), RECORDS)
         game = FedAvg(hidden=(64, 128), optimiser=SGD(RATE), local_epochs=EPOCHS, batch_size=BATCH)
@@ -166,6 +172,7 @@ def measure(quick: bool) -> dict[str, object]:
             lambda n=network, d=data, k=devices: plain_fedavg(n, d, k, RECORDS, EPOCHS), rounds_of(run), repeats
         )
         speedup[str(devices)], seconds[str(devices)] = plain / ours, ours
+        plain_seconds[str(devices)] = plain
     data = table(10, (FEATURES,), RECORDS)
     adversarial = AdversarialTraining(
         attribute="u", optimiser=SGD(RATE), local_epochs=EPOCHS, batch_size=BATCH, share_adversary=False
@@ -187,6 +194,8 @@ def measure(quick: bool) -> dict[str, object]:
         "million_devices_mb": _child(MILLION),
         "threads": torch.get_num_threads(),
     }
+    if not quick:
+        found["peers"] = {name: _peer(module, plain_seconds) for name, module in (("flower", "ray"), ("pfl", "pfl"))}
     return found
 
 
@@ -204,8 +213,21 @@ def _without_validation(game: FedAvg) -> FedAvg:
 
 def _child(code: str) -> float:
     """Run a piece of code in a process of its own; it prints one number."""
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return _ran("-c", code)
+
+
+def _ran(*arguments: object) -> float:
+    """Run Python on some arguments; what it prints ends with a number."""
+    ran = subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, check=True)
     return float(ran.stdout.split()[-1])
+
+
+def _peer(module: str, plain: dict[str, float]) -> object:
+    """Return a peer's speed-up over the plain loop, by number of devices, where its module is installed."""
+    if importlib.util.find_spec(module) is None:
+        return "not installed"
+    script = Path(__file__).with_name({"ray": "flower_peer.py", "pfl": "pfl_peer.py"}[module])
+    return {devices: seconds / _ran(script, devices, 4) for devices, seconds in plain.items()}
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from fedveil.federation.counted_random import uniform
 from fedveil.federation.prepare import CountedDropout, TolerantBatchNorm1d, TolerantBatchNorm2d
+from fedveil.federation.stacked.conv import StackedConv2d, suits
 from fedveil.federation.stacked.situation import Situation
 
 Parts = dict[str, Tensor]
@@ -30,8 +31,11 @@ def linear(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
 
 
 def convolution(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
-    """Convolve as one grouped convolution, a group of channels per device."""
+    """Convolve by batched products, or as one grouped convolution with a group of channels per device."""
     assert isinstance(layer, nn.Conv1d | nn.Conv2d)
+    if isinstance(layer, nn.Conv2d) and suits(layer, x):
+        made: Tensor = StackedConv2d.apply(x, parts["weight"], parts.get("bias"), layer)  # type: ignore[no-untyped-call]
+        return made
     devices, batch = x.shape[:2]
     weight = parts["weight"].flatten(0, 1)
     bias = parts["bias"].flatten() if "bias" in parts else None
@@ -112,9 +116,12 @@ def dropout(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor
 
 
 def pooling(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
-    """Pool all devices' channels side by side, as the convolution before has left them: nothing is copied."""
+    """Pool every channel of every record alone, in the order in which the convolution before has left them: no copy."""
     if x.dim() - 3 != (2 if type(layer).__name__.endswith("2d") else 1):  # no channels: torch pools records alone
         return record_by_record(layer, parts, x, now)
+    if x.transpose(1, 2).is_contiguous():  # as batched products leave it: (devices, channels, batch, …)
+        y = layer(x.transpose(1, 2).flatten(0, 1))
+        return torch.as_tensor(y.view(x.shape[0], x.shape[2], x.shape[1], *y.shape[2:]).transpose(1, 2))
     y = layer(_wide(x))
     return torch.as_tensor(y.view(x.shape[1], x.shape[0], -1, *y.shape[2:]).transpose(0, 1))
 
