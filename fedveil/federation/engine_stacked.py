@@ -72,7 +72,7 @@ class StackedEngine(Engine):
 
     def _network(self, name: str, seat: Seat) -> StackedNetwork:
         if name not in self._networks or self._networks[name].template is not seat.template:
-            self._networks[name] = StackedNetwork(seat.template)
+            self._networks[name] = StackedNetwork(seat.template, second_order=seat.player.second_order)
         return self._networks[name]
 
     def play(self, work: Work, states: Mapping[str, Tensor], memories: Mapping[str, Tensor]) -> Outcome:

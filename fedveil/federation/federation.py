@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,12 +103,19 @@ class Federation:
             self.data.attribute(name)
 
     def play(
-        self, game: Game, rounds: int | None = None, *, callbacks: Sequence[Callable[[RoundRecord], None]] = ()
+        self,
+        game: Game,
+        rounds: int | None = None,
+        *,
+        callbacks: Sequence[Callable[[RoundRecord], None]] = (),
+        record: Sequence[int] = (),
+        shadows: int = 0,
+        checkpoint: str | Path | None = None,
     ) -> Run:
-        """Play a game to its end; `rounds` replaces the rounds of stages that name none."""
+        """Play a game to its end; see `Run.play`."""
         from fedveil.federation.run import Run
 
-        return Run(self, game).play(rounds, callbacks=callbacks)
+        return Run(self, game).play(rounds, callbacks=callbacks, record=record, shadows=shadows, checkpoint=checkpoint)
 
     def sample(self, stage: str, round_number: int) -> IntArray:
         """Return the devices that answer in a round: drawn without replacement, less those that drop out."""

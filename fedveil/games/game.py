@@ -41,10 +41,18 @@ class DataShape:
 
 @dataclass(frozen=True)
 class Player:
-    """A network and how it learns. `build` draws the weights from the generator it is given."""
+    """A network and how it learns.
+
+    Attributes:
+        build: makes the network, its weights drawn from the generator it is given.
+        optimiser: how it descends.
+        second_order: whether a loss differentiates through this network's gradients (a gradient penalty); the
+            hand-written passes cannot, so autograd's own layers run then.
+    """
 
     build: Callable[[torch.Generator], nn.Module]
     optimiser: Optimiser = field(default_factory=SGD)
+    second_order: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,10 +87,9 @@ class Stage:
         reads: what losses may read: "x", "y", "u" (all attributes) or "u:<name>".
         rounds: how many rounds, unless the run says otherwise.
         local_epochs, batch_size: each device's work per round.
-        patience: stop after so many rounds without a better validation merit; None: never early.
-        merit: the higher the better, read off the validation losses by move title; the kept round
-            is the one with the highest merit. None: the last round is kept.
-        validation: a loss for validation records, by name; the merit reads its mean.
+        validation: a loss whose mean over validation records judges a round; the best round's shared weights are kept.
+            None: the last round's.
+        patience: stop after so many rounds without a better one; None: never early.
     """
 
     moves: tuple[Move, ...]

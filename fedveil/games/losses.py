@@ -29,7 +29,7 @@ def cross_entropy(logits: Tensor, codes: Tensor) -> Tensor:
 
 
 def squared_error(output: Tensor, target: Tensor) -> Tensor:
-    """Return the mean squared difference over all features of a record."""
+    """Return the mean squared difference over the last axis: flatten images first."""
     if output.shape != target.shape:
         raise InputError(f"squared error: output of shape {tuple(output.shape)} for a target of {tuple(target.shape)}")
     return (output - target).square().mean(dim=-1)

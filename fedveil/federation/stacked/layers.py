@@ -33,7 +33,7 @@ def linear(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
 def convolution(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
     """Convolve by batched products, or as one grouped convolution with a group of channels per device."""
     assert isinstance(layer, nn.Conv1d | nn.Conv2d)
-    if isinstance(layer, nn.Conv2d) and suits(layer, x):
+    if isinstance(layer, nn.Conv2d) and suits(layer, x) and not now.second_order:
         made: Tensor = StackedConv2d.apply(x, parts["weight"], parts.get("bias"), layer)  # type: ignore[no-untyped-call]
         return made
     devices, batch = x.shape[:2]

@@ -28,6 +28,7 @@ class StackedNetwork:
 
     def __init__(self, template: nn.Module, *, second_order: bool = False) -> None:
         self.template = template
+        self.second_order = second_order
         self.layout = Layout.of(template)
         self.layers = _sequence(template, self.layout)
         self.plan = None if self.layers is None or second_order else plan_of([layer for _, layer in self.layers])
@@ -52,6 +53,7 @@ class StackedNetwork:
         entries = self.layout.parameters + self.layout.buffers
         state = {entry.name: tensor for entry, tensor in zip(entries, [*parameters, *buffers], strict=True)}
         if self.layers is not None:
+            now.second_order = self.second_order
             for prefix, layer in self.layers:
                 parts = {name: state[f"{prefix}{name}"] for name in _own(layer) if f"{prefix}{name}" in state}
                 x = STACKED[type(layer)](layer, parts, x, now)

@@ -17,6 +17,7 @@ class Situation:
         seeds: one seed per device for counted randomness.
         step: the device's step in this round.
         call: how many random draws were made in this step.
+        second_order: whether the network at work must stay differentiable twice.
     """
 
     training: bool
@@ -24,3 +25,4 @@ class Situation:
     seeds: Tensor | None = None
     step: int = 0
     call: int = 0
+    second_order: bool = False
