@@ -97,7 +97,7 @@ class StackedEngine(Engine):
         settings = {
             name: torch.tensor(values[order]).to(place, dtype).unsqueeze(1) for name, values in work.settings.items()
         }
-        trace = torch.zeros(len(batches), len(work.stage.moves), len(order), dtype=torch.float64)
+        losses: list[list[Tensor]] = [[] for _ in work.stage.moves]
         active = -1
         for step in range(len(batches)):
             rows, weights = batches.at(step, dtype)
@@ -114,7 +114,9 @@ class StackedEngine(Engine):
             for index, move in enumerate(work.stage.moves):
                 for _ in range(move.repeat):
                     play = Play(data, weights, own, _no_networks)
-                    trace[step, index, :active] = self._move(move, work, tables, play, now, scale, rows.shape)
+                    loss = self._move(move, work, tables, play, now, scale, rows.shape)
+                losses[index].append(loss)
+        trace = torch.stack([_traced(kept, len(order)) for kept in losses], dim=1)
         ends = {name: whole[name].pack()[back] for name in work.stage.players}
         in_order = trace[:, :, back].numpy()
         refuse_divergence(work, in_order, ends)
@@ -154,7 +156,10 @@ class StackedEngine(Engine):
             step.due = True
         leaves = [leaf for name in move.players for leaf in tables[name].moving]
         # Not as grad_outputs: torch would load sympy to compare their shapes, half a second at the first step.
-        gradients = iter(torch.autograd.grad((loss * shares).sum(), leaves, allow_unused=True))
+        weighted = loss * shares
+        gradients = iter(torch.autograd.grad(weighted.sum(), leaves, allow_unused=True))
+        if all(step.fused for step in taken.values()):
+            return weighted.detach()
         with torch.no_grad():
             for name in move.players:
                 table = tables[name]
@@ -165,7 +170,7 @@ class StackedEngine(Engine):
                         for leaf, gradient in zip(table.moving, own, strict=True)
                     ]
                     descend(work.seats[name].player.optimiser, table.parameters, filled, table.memory, scale)
-            return (loss.detach() * shares).view(len(loss), -1).sum(dim=1)
+        return weighted.detach()
 
 
 class _Batches:
@@ -210,6 +215,24 @@ def _shares(loss: Tensor, weights: Tensor | None, records: torch.Size, move: Mov
     if weights is None:
         return torch.full_like(loss, 1 / records[1])
     return weights / weights.sum(dim=1, keepdim=True)
+
+
+def _traced(losses: list[Tensor], devices: int) -> Tensor:
+    """Return a move's loss on every device at every step, (steps, devices), 0 where a device had finished.
+
+    Summed here in a few passes, one per run of steps of the same shape, rather than at every step.
+    """
+    trace = torch.zeros(len(losses), devices, dtype=torch.float64)
+    start = 0
+    while start < len(losses):
+        stop = start + 1
+        while stop < len(losses) and losses[stop].shape == losses[start].shape:
+            stop += 1
+        block = torch.stack(losses[start:stop])
+        summed = block.flatten(2).sum(dim=2) if block.dim() > 2 else block
+        trace[start:stop, : summed.shape[1]] = summed
+        start = stop
+    return trace
 
 
 def _blank_memory(seat: Seat, like: Tensor) -> Tensor:
