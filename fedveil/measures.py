@@ -130,13 +130,13 @@ def figures_of(
     if (units >= _MANY).all() and ((recalls > 0) & (recalls < 1)).all():
         return found
     classes = len(recalls)
-    low, high = _smoothed_interval(recalls, units, confidence)
+    low, high = smoothed_interval(recalls, units, confidence)
     found["balanced_accuracy"] = _joined(found["balanced_accuracy"], low, high)
     found["advantage"] = _joined(found["advantage"], *(float(_advantage(end, classes)) for end in (low, high)))
     lacking = found["balanced_accuracy"].estimate - found["balanced_accuracy"].low
     found["auc"] = _joined(found["auc"], max(0.0, found["auc"].estimate - lacking), found["auc"].high)
     accuracy = found["accuracy"].estimate
-    low, high = _smoothed_interval(np.array([accuracy]), np.array([units.sum()]), confidence)
+    low, high = smoothed_interval(np.array([accuracy]), np.array([units.sum()]), confidence)
     found["accuracy"] = _joined(found["accuracy"], low, high)
     gap = found["gap"].estimate
     found["gap"] = _joined(
@@ -145,7 +145,7 @@ def figures_of(
     return found
 
 
-def _smoothed_interval(shares: FloatArray, units: IntArray, confidence: float) -> tuple[float, float]:
+def smoothed_interval(shares: FloatArray, units: IntArray, confidence: float) -> tuple[float, float]:
     """Return Agresti and Coull's interval for the mean of several shares, each of so many units."""
     smoothed = (shares * units + 2) / (units + 4)
     error = np.sqrt((smoothed * (1 - smoothed) / (units + 4)).sum()) / len(shares)

@@ -44,7 +44,7 @@ def send_updates(run: Run, work: Work, outcome: Outcome) -> Sent:
     for position in everyone:
         message = Message(Kind.UPDATE, updates[position : position + 1])
         try:
-            message, damage = run.federation.shield.apply(message, _context(run, work, int(position)))
+            message, damage = run.federation.shield.apply(message, _context(run, work, outcome, int(position)))
         except ShieldError:
             continue
         sent.append(message.values)
@@ -69,7 +69,7 @@ def aggregate(run: Run, work: Work, sent: Sent) -> None:
             place += size
 
 
-def _context(run: Run, work: Work, position: int) -> Context:
+def _context(run: Run, work: Work, outcome: Outcome, position: int) -> Context:
     device = int(work.devices[position])
     rows = torch.from_numpy(work.rows[position]).to(run.tensors["x"].device)
     return Context(
@@ -77,5 +77,5 @@ def _context(run: Run, work: Work, position: int) -> Context:
         round=work.round,
         generator=torch_generator(work.seed, "shield", work.stage.name, work.round, device),
         data={name: column[rows] for name, column in run.tensors.items()},
-        model=run.shared,
+        model={**run.shared, **{name: states[position] for name, states in outcome.states.items()}},
     )

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedveil.data.attribute import Attribute
+from fedveil.data.attribute import Attribute, IntArray
 from fedveil.data.attribute_data import Split
 from fedveil.errors import InputError, nearest
 from fedveil.federation.release import release
 from fedveil.figures import Estimate
 from fedveil.learning import Recipe, fit_network, log_posterior
-from fedveil.measures import Predictions, counting_units, figures_of, resampled
+from fedveil.measures import Predictions, counting_units, figures_of, resampled, smoothed_interval
 from fedveil.randomness import child_seed, numpy_generator
 from fedveil.standardise import Standardiser
 
@@ -90,7 +90,7 @@ def _fit(run: Run, label: Attribute, vectors: dict[Split, Any], seed: int, recip
     found = figures_of(draws, made.recalls[0], counting_units(truth, classes, groups), 0.95)
     by_group = {
         name: {
-            value: _share_right((guesses == truth)[own.codes == code], seed)
+            value: _share_right(guesses == truth, own.codes == code, groups)
             for code, value in enumerate(own.values)
             if (own.codes == code).any()
         }
@@ -105,11 +105,11 @@ def _fit(run: Run, label: Attribute, vectors: dict[Split, Any], seed: int, recip
     )
 
 
-def _share_right(right: Any, seed: int) -> Estimate:
-    rng = numpy_generator(seed, "group")
-    draws = rng.binomial(len(right), right.mean(), 500) / len(right)
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return Estimate(float(right.mean()), float(low), float(high))
+def _share_right(right: Any, whose: Any, groups: IntArray | None) -> Estimate:
+    share = float(right[whose].mean())
+    units = int(whose.sum()) if groups is None else len(np.unique(groups[whose]))
+    low, high = smoothed_interval(np.array([share]), np.array([units]), 0.95)
+    return Estimate(share, min(low, share), max(high, share))
 
 
 def _label(run: Run, task: str) -> Attribute:

@@ -27,25 +27,21 @@ class Model:
             layouts[name].load(module, states[name])
             self.modules[name] = module.eval().requires_grad_(False)
 
-    def loss(self, function: Callable[[Play], Tensor], data: Mapping[str, Tensor], rows: IntArray) -> Tensor:
+    def loss(
+        self,
+        function: Callable[[Play], Tensor],
+        data: Mapping[str, Tensor],
+        rows: IntArray,
+        settings: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
         """Return what a function of a `Play` gives for some records, one row each."""
         parts = []
         with torch.no_grad():
             for batch in torch.split(torch.from_numpy(rows).to(data["x"].device), _BATCH):
                 seen = {name: column[batch] for name, column in data.items()}
-                parts.append(function(Play(seen, None, _NoSettings(), lambda player, x: self.modules[player](x))))
+                parts.append(function(Play(seen, None, settings or {}, lambda player, x: self.modules[player](x))))
         return torch.cat(parts)
 
     def of_x(self, function: Callable[[Play], Tensor], x: Tensor, rows: npt.NDArray) -> Tensor:  # type: ignore[type-arg]
         """Return what a function of x alone gives for some records: nothing else can be read."""
         return self.loss(function, {"x": x}, rows)
-
-
-class _NoSettings(dict[str, Tensor]):
-    """Outside of training every setting is neutral: strengths belong to the losses that devices descend."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def __missing__(self, name: str) -> Tensor:
-        return torch.ones(1)

@@ -55,6 +55,9 @@ _REPLACED: dict[type[nn.Module], type[nn.Module]] = {
 
 def prepare(module: nn.Module, player: str) -> nn.Module:
     """Let a freshly built network use the two layers; other random layers are refused, as engines would differ."""
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            raise InputError(f"player {player!r}: {name} is frozen; make it a buffer, or a player that never moves")
     for part in module.modules():
         if type(part) in _REPLACED:
             part.__class__ = _REPLACED[type(part)]

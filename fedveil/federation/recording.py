@@ -33,8 +33,8 @@ PARTS = ("updates", "parameters", "statistics")
 def shadow_rows(run: Run, shadows: int) -> list[IntArray]:
     """Deal the validation records evenly to so many shadow devices."""
     rows = run.federation.data.rows(Split.VALIDATION)
-    if len(rows) < shadows:
-        raise InputError(f"{shadows} shadow devices for {len(rows)} validation records; ask for fewer")
+    if shadows < 0 or len(rows) < shadows:
+        raise InputError(f"{shadows} shadow devices for {len(rows)} validation records; ask for fewer, and not below 0")
     order = numpy_generator(run.federation.seed, "shadows").permutation(rows)
     return [np.sort(part) for part in np.array_split(order, shadows)]
 
@@ -58,8 +58,20 @@ def watch(run: Run, stage: Stage, number: int) -> Seen:
         return Seen(weights, [])
     own = registered + np.arange(len(rows), dtype=np.int64)
     work = replace(run.work(stage, number, np.arange(len(rows)) % registered), devices=own, rows=rows)
+    if run.federation.own_attribute is not None and "u:own" in work.data:
+        work = replace(work, data={**work.data, "u:own": _own_codes(run, rows)})
     sent = send_updates(run, work, run.engine.play(work, *run.device_states(stage, own)))
     return Seen(weights, [(number, own[sent.speaking], sent.updates)] if len(sent.speaking) else [])
+
+
+def _own_codes(run: Run, rows: list[IntArray]) -> Tensor:
+    """Give shadow devices the protected attribute of the real device in their place."""
+    codes = run.tensors["u:own"].clone()
+    chosen = run.federation.own_attribute or ()
+    for shadow, own in enumerate(rows):
+        attribute = run.federation.data.attributes[chosen[shadow % len(chosen)]]
+        codes[torch.from_numpy(own).to(codes.device)] = torch.from_numpy(attribute.codes[own]).to(codes.device)
+    return codes
 
 
 def update_view(run: Run, what: str = "updates", seed: int = 0) -> View:
@@ -73,7 +85,8 @@ def update_view(run: Run, what: str = "updates", seed: int = 0) -> View:
         raise InputError("no updates were recorded: play with record=[rounds to keep]")
     grants = EVERY_OBSERVER | {Capability.SENDERS, Capability.ROUNDS}
     if not run.shadows:
-        view = View.of_vectors(*_seen(run, run.recorded, what)[:2], groups=_senders(run.recorded), seed=seed)
+        vectors, labels, rounds = _seen(run, run.recorded, what)
+        view = View.of_vectors(vectors, labels, groups=_senders(run.recorded), rounds=rounds, seed=seed)
         return replace(view, grants=grants)
     shadow_vectors, labels, rounds = _seen(run, run.shadows, what)
     senders = _senders(run.shadows)

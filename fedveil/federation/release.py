@@ -35,6 +35,8 @@ def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatAr
         raise InputError(f"{kind} is not released after training; choose representation or output")
     rows = run.federation.data.rows(split)
     x = run.tensors["x"]
+    # Noise is the same again for the same weights, and new for others: a difference of releases must not cancel it.
+    state = (run.progress.stage, len(run.history))
     values = x.new_zeros(len(rows), 0)
     for device, part in _dealt(run, rows, functions[kind]):
         raw = run.model(device).of_x(functions[kind], x, rows[part]).flatten(1)
@@ -43,7 +45,7 @@ def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatAr
             device=whose,
             round=run.progress.round,
             generator=torch_generator(
-                run.federation.seed, "release", kind, int(split), -1 if device is None else device
+                run.federation.seed, "release", kind, int(split), -1 if device is None else device, *state
             ),
             data={name: column[torch.from_numpy(rows[part]).to(x.device)] for name, column in run.tensors.items()},
             model=run.shared,
@@ -68,8 +70,7 @@ def released_view(run: Run, kind: Kind = Kind.REPRESENTATION) -> View:
                 None if data.groups is None else data.groups[rows],
             )
         )
-    auxiliary, validation, victims = pools
-    return View(auxiliary, validation, victims)
+    return View.apart(*pools)
 
 
 def _dealt(run: Run, rows: IntArray, function: Callable[[Play], Tensor]) -> list[tuple[int | None, IntArray]]:

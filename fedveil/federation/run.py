@@ -102,7 +102,7 @@ class Run:
         Args:
             rounds: rounds of stages that name none themselves.
             callbacks: called with every round's record.
-            record: rounds whose updates are kept, as the server saw them.
+            record: rounds whose updates are kept, as the server saw them; of the last stage that was played.
             shadows: the attacker's own devices in those rounds, which hold validation records.
             checkpoint: a folder to which the whole state is saved after every round.
         """
@@ -124,6 +124,7 @@ class Run:
                 break
             self._keep_best()
             self.best_shared = self.last_shared = None
+            self.recorded, self.shadows, self.started_from = [], [], {}  # rounds are recorded per stage
             self.progress.stage, self.progress.round, self.progress.best = self.progress.stage + 1, 0, None
         self._keep_best()
         return self
@@ -217,7 +218,12 @@ class Run:
         rows = self.federation.data.rows(Split.VALIDATION)
         if not len(rows):
             raise InputError(f"stage {stage.name!r} selects on validation records, but the data has none")
-        return float(self.model().loss(stage.validation, self.readable(stage.reads), rows).mean())
+        everyone = np.arange(len(self.federation.partition))
+        settings = {  # a setting that differs per device is judged by its mean
+            name: self.tensors["x"].new_tensor([self.federation.setting(values, everyone).mean()])
+            for name, values in self.federation.settings.items()
+        }
+        return float(self.model().loss(stage.validation, self.readable(stage.reads), rows, settings).mean())
 
     def _stalled(self, stage: Stage) -> bool:
         waited = self.progress.round - self.progress.best_round

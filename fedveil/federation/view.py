@@ -96,6 +96,7 @@ class View:
         groups: IntArray | None = None,
         given: npt.ArrayLike | None = None,
         given_names: tuple[str, ...] = (),
+        rounds: IntArray | None = None,
         seed: int = 0,
         validation: float = 0.2,
         victims: float = 0.3,
@@ -104,7 +105,7 @@ class View:
 
         The split is stratified by all attributes jointly, so that rare values reach every pool.
         """
-        pool = _checked(vectors, attributes, groups, given)
+        pool = replace(_checked(vectors, attributes, groups, given), rounds=rounds)
         strata = joint_strata(list(attributes.values()))
         split = random_split(len(pool), seed=seed, validation=validation, test=victims, strata=strata, groups=groups)
         auxiliary, held_out, attacked = (pool.take(split == part) for part in Split)
@@ -117,9 +118,13 @@ class View:
         Where the data's splits cut through groups, the attacker loses the records of whom it attacks.
         """
         pool = _checked(data.x.reshape(len(data), -1), data.attributes, data.groups, None)
-        auxiliary, held_out, attacked = (pool.take(data.rows(part)) for part in Split)
-        held_out = _apart(held_out, attacked)
-        return cls(_apart(_apart(auxiliary, attacked), held_out), held_out, attacked)
+        return cls.apart(*(pool.take(data.rows(part)) for part in Split))
+
+    @classmethod
+    def apart(cls, auxiliary: Pool, validation: Pool, victims: Pool) -> View:
+        """Make a view of three pools; the attacker loses the records of groups that it attacks."""
+        validation = _apart(validation, victims)
+        return cls(_apart(_apart(auxiliary, victims), validation), validation, victims)
 
     def about(self, name: str) -> View:
         """Narrow the view to one attribute and the records that carry it, and check that it can be attacked."""

@@ -20,15 +20,16 @@ class CertifiedChannel(Shield):
     Symbols: R the radius, σ the noise's deviation, K the attribute's number of values.
     Guarantee: whatever the extractor learned, and even if it reads u, any attacker's advantage on a binary u is at
     most 2Φ(R/σ) − 1 (two clipped points differ by at most 2R; Neyman–Pearson); `release.certify_…` gives the
-    bound for K values and priors. It covers one release per person and says nothing about weights or updates.
+    bound for K values and priors. It covers one release per person and says nothing about weights,
+    updates or outputs, which pass unchanged.
     """
 
     name = "certified channel"
     acts_on = frozenset({Kind.REPRESENTATION})
 
     def __init__(self, sigma: float, radius: float = 1.0) -> None:
-        if not (sigma > 0 and radius > 0):
-            raise InputError(f"certified channel: sigma {sigma} and radius {radius} must be above 0")
+        if not (0 < sigma < float("inf") and 0 < radius < float("inf")):
+            raise InputError(f"certified channel: sigma {sigma} and radius {radius} must be above 0 and finite")
         self.sigma, self.radius = sigma, radius
 
     @property

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from fedveil.data import ByGroup, load
 from fedveil.errors import InputError
 from fedveil.federation import Federation, Run
 from fedveil.federation.view import Capability
-from fedveil.games import SGD, FedAvg
+from fedveil.games import SGD, AdversarialTraining, FedAvg
 from fedveil.shields import Kind, Shield
 
 
@@ -59,6 +61,25 @@ def test_the_attacker_learns_from_shadows_and_attacks_the_devices(data):
     rows = run.shadow_rows[int(view.auxiliary.groups[0]) - 12]
     counts = data.attributes["u"].take(rows).counts
     assert view.auxiliary.attributes["u"].codes[0] == counts.argmax()
+
+
+def test_shadows_protect_the_attribute_of_the_device_in_their_place(data):
+    game = AdversarialTraining(attribute="own", width=4, share_adversary=True, optimiser=SGD(0.1))
+    federation = Federation(data, devices=6, own_attribute=["u"] * 6)
+    run = federation.play(game, rounds=1, record=[1], shadows=4)
+    adversary = run.layouts["encoder"].size + run.layouts["head"].size
+    assert (run.shadows[0][2][:, adversary:].norm(dim=1) > 1e-4).all()
+
+
+def test_rounds_of_an_earlier_stage_are_not_mistaken_for_the_last_one_s(data):
+    class Twice(FedAvg):
+        def stages(self, shape):
+            (stage,) = super().stages(shape)
+            return (replace(stage, name="first", rounds=1), replace(stage, name="second", rounds=1))
+
+    run = Federation(data, devices=6).play(Twice(hidden=(4,)), record=[1])
+    assert [number for number, _, _ in run.recorded] == [1]
+    assert run.view("parameters").victims.rounds is not None
 
 
 def test_parameters_and_statistics_are_what_the_device_ended_with(data):

@@ -1,3 +1,6 @@
+from dataclasses import replace
+from itertools import combinations
+
 import numpy as np
 import pytest
 import torch
@@ -48,6 +51,37 @@ def test_the_shield_acts_on_released_representations_and_the_certificate_holds(d
     np.testing.assert_array_equal(released, run.release(Split.TEST))  # one release per person: the same again
     judged = panel(["logistic"], draws=200).judge(run.view("representations"))
     assert judged.worst.balanced_accuracy.low <= channel.release.certify_balanced_accuracy().bound
+
+
+def test_a_second_release_of_other_weights_has_noise_of_its_own(data):
+    run = Federation(data, devices=6, shield=CertifiedChannel(sigma=5.0)).play(Autoencoder(width=6), rounds=1)
+    first = run.release(Split.TEST)
+    second = run.play(2).release(Split.TEST)
+    assert (first - second).std() > 5  # two independent draws differ by √2·σ; shared noise would cancel
+
+
+def test_released_views_keep_groups_apart(data):
+    people = replace(data, groups=np.arange(len(data)) // 10)
+    view = Federation(people, devices=4).play(Autoencoder(width=3), rounds=1).view("representations")
+    pools = [set(pool.groups) for pool in (view.auxiliary, view.validation, view.victims)]
+    assert all(not (a & b) for a, b in combinations(pools, 2))
+
+
+def test_validation_judges_by_the_federation_s_settings(data):
+    class Judged(AdversarialTraining):
+        def stages(self, shape):
+            return tuple(replace(stage, validation=self._serve_and_hide) for stage in super().stages(shape))
+
+    game = Judged(attribute="u", width=4, share_adversary=True, optimiser=SGD(1e-6))
+    seen = {
+        strength: Federation(data, devices=4, settings={"strength": strength})
+        .play(game, rounds=1)
+        .history[0]
+        .validation
+        for strength in (0.0, 1.0, 3.0)
+    }
+    assert seen[0.0] - seen[3.0] == pytest.approx(3 * (seen[0.0] - seen[1.0]), rel=1e-3)
+    assert seen[0.0] > seen[1.0] + 0.3
 
 
 def test_views_keep_the_data_s_splits_apart(adversarial, data):
