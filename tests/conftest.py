@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,3 +49,21 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     cache = tmp_path / "cache"
     monkeypatch.setenv("FEDVEIL_CACHE", str(cache))
     return cache
+
+
+@pytest.fixture
+def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Return a function that installs a class `Theirs` as another's package would: a module and an entry point."""
+
+    def install(group: str, code: str) -> None:
+        module = f"their_{group.rpartition('.')[2]}"
+        (tmp_path / f"{module}.py").write_text(code)
+        info = tmp_path / "theirs-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[{group}]\ntheirs = {module}:Theirs\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.delitem(sys.modules, module, raising=False)
+        importlib.invalidate_caches()
+
+    return install

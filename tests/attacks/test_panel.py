@@ -1,6 +1,3 @@
-import importlib
-import sys
-
 import numpy as np
 import pytest
 
@@ -14,18 +11,6 @@ from fedveil.federation.view import View
 
 def attribute(codes, name="u"):
     return Attribute.from_column(name, np.asarray(codes))
-
-
-def install(folder, monkeypatch, code):
-    """Install a third party's attack as a package of its own would: a module and an entry point."""
-    (folder / "their_attack.py").write_text(code)
-    info = folder / "theirs-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[fedveil.attacks]\ntheirs = their_attack:Theirs\n")
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.delitem(sys.modules, "their_attack", raising=False)
-    importlib.invalidate_caches()
 
 
 def view_of(vectors, codes, **options):
@@ -196,10 +181,9 @@ def test_groups_reach_the_intervals_the_power_and_the_splits():
     ("scores", "says"),
     [("np.full((len(vectors), 2), np.nan)", "NaN"), ("np.zeros((len(vectors), 3))", "shape"), ("np.zeros(3)", "shape")],
 )
-def test_a_broken_attacker_is_refused_and_not_taken_for_harmless(tmp_path, monkeypatch, shifted, scores, says):
-    install(
-        tmp_path,
-        monkeypatch,
+def test_a_broken_attacker_is_refused_and_not_taken_for_harmless(third_party, shifted, scores, says):
+    third_party(
+        "fedveil.attacks",
         "import numpy as np\nfrom fedveil.attacks import Attack\nclass Theirs(Attack):\n    name = 'broken'\n"
         f"    def fit(self, *_): pass\n    def scores(self, vectors): return {scores}\n",
     )
@@ -207,10 +191,9 @@ def test_a_broken_attacker_is_refused_and_not_taken_for_harmless(tmp_path, monke
         panel(["theirs"], draws=100).judge(view_of(*shifted))
 
 
-def test_scores_of_any_offset_are_welcome(tmp_path, monkeypatch, shifted):
-    install(
-        tmp_path,
-        monkeypatch,
+def test_scores_of_any_offset_are_welcome(third_party, shifted):
+    third_party(
+        "fedveil.attacks",
         "import numpy as np\nfrom fedveil.attacks import Attack\nclass Theirs(Attack):\n    name = 'far'\n"
         "    def fit(self, *_): pass\n"
         "    def scores(self, vectors): return np.stack([0 * vectors[:, 0], vectors[:, 0] + 1e5], 1)\n",
@@ -231,10 +214,9 @@ def test_holm():
     assert holm([0.9, 0.8]) == [1.0, 1.0]
 
 
-def test_a_third_party_s_attack_joins_by_entry_point(tmp_path, monkeypatch, shifted):
-    install(
-        tmp_path,
-        monkeypatch,
+def test_a_third_party_s_attack_joins_by_entry_point(third_party, shifted):
+    third_party(
+        "fedveil.attacks",
         "import numpy as np\nfrom fedveil.attacks import Attack\nclass Theirs(Attack):\n    name = 'theirs'\n"
         "    def fit(self, auxiliary, validation, classes): pass\n"
         "    def scores(self, vectors): return np.stack([-vectors[:, 0], vectors[:, 0]], 1)\n",
@@ -244,8 +226,8 @@ def test_a_third_party_s_attack_joins_by_entry_point(tmp_path, monkeypatch, shif
     assert judgement.worst.balanced_accuracy.estimate > 0.72
 
 
-def test_a_third_party_s_attack_of_another_kind_is_refused(tmp_path, monkeypatch, shifted):
-    install(tmp_path, monkeypatch, "class Theirs:\n    pass\n")
+def test_a_third_party_s_attack_of_another_kind_is_refused(third_party, shifted):
+    third_party("fedveil.attacks", "class Theirs:\n    pass\n")
     with pytest.raises(InputError, match="is no fedveil"):
         panel(["theirs"], draws=100).judge(view_of(*shifted))
 

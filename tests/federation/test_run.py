@@ -175,4 +175,6 @@ def test_arrays_that_torch_cannot_share_are_copied(make_data):
     x = data.x.copy()
     x.flags.writeable = False
     data = replace(data, x=x, y=replace(data.y, codes=data.y.codes[::-1]))
-    Run(Federation(data, 3), FedAvg(hidden=(3,))).play(1)
+    run = Run(Federation(data, 3), FedAvg(hidden=(3,))).play(1)
+    np.testing.assert_array_equal(run.tensors["x"].numpy(), x)
+    np.testing.assert_array_equal(run.tensors["y"].numpy(), data.y.codes)

@@ -1,5 +1,3 @@
-import importlib
-
 import numpy as np
 import pytest
 import torch
@@ -218,17 +216,7 @@ def test_our_games_are_found_by_name():
         plugins.load("fedveil.games", "autoencodr")
 
 
-def test_a_third_party_s_game_joins_by_entry_point(tmp_path, monkeypatch, data):
-    (tmp_path / "their_game.py").write_text(
-        "from fedveil.games import FedAvg\n"
-        "class Theirs(FedAvg):\n"
-        "    name = 'theirs'\n"
-    )  # fmt: skip
-    info = tmp_path / "theirs_game-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs-game\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[fedveil.games]\ntheirs = their_game:Theirs\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    importlib.invalidate_caches()
+def test_a_third_party_s_game_joins_by_entry_point(third_party, data):
+    third_party("fedveil.games", "from fedveil.games import FedAvg\nclass Theirs(FedAvg):\n    name = 'theirs'\n")
     game = plugins.load("fedveil.games", "theirs")(hidden=(3,))
     assert Run(Federation(data, 3), game).play(1).game.name == "theirs"

@@ -1,5 +1,3 @@
-import importlib
-
 import numpy as np
 import pytest
 import torch
@@ -298,20 +296,15 @@ def test_our_shields_are_found_by_name():
         plugins.load("fedveil.shields", "certifed")
 
 
-def test_a_third_party_s_shield_joins_by_entry_point(tmp_path, monkeypatch, data):
-    (tmp_path / "their_shield.py").write_text(
+def test_a_third_party_s_shield_joins_by_entry_point(third_party, data):
+    third_party(
+        "fedveil.shields",
         "from fedveil.shields import Shield\n"
-        "class Silence(Shield):\n"
+        "class Theirs(Shield):\n"
         "    name = 'silence'\n"
         "    def change(self, message, context):\n"
-        "        return message.with_values(message.values * 0)\n"
+        "        return message.with_values(message.values * 0)\n",
     )
-    info = tmp_path / "theirs_shield-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs-shield\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[fedveil.shields]\nsilence = their_shield:Silence\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    importlib.invalidate_caches()
-    run = Run(Federation(data, 3, shield=plugins.load("fedveil.shields", "silence")()), GAME)
+    run = Run(Federation(data, 3, shield=plugins.load("fedveil.shields", "theirs")()), GAME)
     start = run.shared["model"].clone()
     assert torch.equal(run.play(1).shared["model"], start)
