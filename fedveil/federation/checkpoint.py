@@ -1,6 +1,7 @@
 """A run's whole state in a folder: tensors as safetensors, the rest as JSON; nothing in it is ever executed.
 
-The folder is written beside its place and then renamed, so that a crash leaves the old one or the new one whole.
+The folder is written beside its place, flushed to the disk and then renamed, so that a crash or a power cut leaves the
+old one or the new one whole. A full disk raises `OSError`, and the old one stays.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fedveil import __version__
 from fedveil.errors import InputError
 from fedveil.federation.recording import shadow_rows
+from fedveil.files import sync
 
 if TYPE_CHECKING:
     from fedveil.federation.federation import Federation
@@ -63,13 +66,31 @@ def save(run: Run, folder: Path) -> None:
         os.replace(old, folder)
     for leftover in (fresh, old):
         shutil.rmtree(leftover, ignore_errors=True)
-    fresh.mkdir()
-    save_file(tensors, fresh / "state.safetensors")
-    (fresh / "run.json").write_text(json.dumps(facts))
-    if folder.exists():
-        os.replace(folder, old)
-    os.replace(fresh, folder)
+    try:
+        fresh.mkdir()
+        _write(fresh, tensors, facts)
+        sync(folder.parent)
+        if folder.exists():
+            os.replace(folder, old)
+            sync(folder.parent)
+        os.replace(fresh, folder)
+        sync(folder.parent)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _write(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """Write both files, and wait until they are on the disk."""
+    state, run = folder / "state.safetensors", folder / "run.json"
+    try:
+        save_file(tensors, state)
+    except SafetensorError as fault:  # the library's own word for a full disk
+        raise OSError(f"{state}: cannot be written: {fault}") from fault
+    run.write_text(json.dumps(facts))
+    for path in (state, run, folder):
+        sync(path)
 
 
 def load(folder: Path, federation: Federation, game: Game) -> Run:
@@ -138,19 +159,12 @@ def _restore(run: Run, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Non
 
 def fingerprint(federation: Federation, game: Game) -> dict[str, Any]:
     """Return what must agree for a run to continue: data, partition, seed, engine, game, and all settings."""
-    data = federation.data
-    labels = [] if data.y is None else [data.y.codes]
-    labels += [data.attributes[name].codes for name in sorted(data.attributes)]
-    digest = hashlib.sha256()
-    for array in (data.x, data.split, *labels):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    partition = hashlib.sha256(federation.partition.order.tobytes() + federation.partition.offsets.tobytes())
     each = ("batch_sizes", "local_epochs", "rate_scales", "own_attribute")
     own: dict[str, Any] = {name: getattr(federation, name) for name in each} | dict(federation.settings)
     return {
-        "data": digest.hexdigest()[:16],
+        "data": federation.data_digest,
         "seed": federation.seed,
-        "partition": partition.hexdigest()[:16],
+        "partition": federation.partition_digest,
         "engine": federation.engine,
         "dtype": federation.dtype,
         "fraction": federation.fraction,

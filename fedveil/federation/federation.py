@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +141,18 @@ class Federation:
         """The type of all weights and features."""
         return torch.float64 if self.dtype == "float64" else torch.float32
 
+    @cached_property
+    def data_digest(self) -> str:
+        """A digest of all records, hashed once: a run that is saved every round need not read them all each time."""
+        labels = [] if self.data.y is None else [self.data.y.codes]
+        labels += [self.data.attributes[name].codes for name in sorted(self.data.attributes)]
+        return _digest(self.data.x, self.data.split, *labels)
+
+    @cached_property
+    def partition_digest(self) -> str:
+        """A digest of who holds what."""
+        return _digest(self.partition.order, self.partition.offsets)
+
     def setting(self, values: PerDevice, devices: IntArray) -> npt.NDArray[np.float64]:
         """Return a setting's value on some devices."""
         if not np.ndim(values):
@@ -155,3 +169,10 @@ class Federation:
             codes[rows] = self.data.attributes[name].codes[rows]
         most = max(len(self.data.attributes[name].values) for name in self.own_attribute)
         return Attribute("own", codes, tuple(str(code) for code in range(most)))
+
+
+def _digest(*arrays: npt.NDArray[Any]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).reshape(-1).data)
+    return digest.hexdigest()[:16]
