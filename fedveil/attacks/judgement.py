@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from fedveil.figures import Estimate
+from fedveil.measures import FloatArray
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,9 @@ class Judgement:
         adjusted_p_value: the same, corrected (Holm) for all attributes asked about at once.
         confidence: level of the intervals; above .95 where several attributes share the error (Bonferroni).
         beyond: what the vectors add to what the attacker knew, where columns were given.
+        draws: "balanced_accuracy" and "accuracy" of the strongest attacker on the victims (entry 0) and on each
+            bootstrap draw of them. For one seed and attribute the draws are the same victims, so differences
+            between judgements of the same people are paired.
     """
 
     attribute: str
@@ -85,6 +89,7 @@ class Judgement:
     confidence: float
     seed: int
     beyond: Beyond | None = None
+    draws: dict[str, FloatArray] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def worst(self) -> AttackerFigures:

@@ -106,6 +106,7 @@ class Panel:
             confidence=confidence,
             seed=self.seed,
             beyond=beyond,
+            draws={name: ranked[0].draws[name] for name in ("balanced_accuracy", "accuracy")},
         )
 
     def _try_all(self, asked: View, attribute: str, look: Callable[[Pool], FloatArray], note: str = "") -> list[Trial]:

@@ -82,6 +82,13 @@ class AttributeData:
             raise InputError(f"{self.name}: no sensitive attribute {name!r}: {nearest(name, self.attributes)}")
         return self.attributes[name]
 
+    def label(self, task: str) -> Attribute:
+        """Return what a task predicts: the target, or one of the sensitive attributes."""
+        labels = {**({self.y.name: self.y} if self.y else {}), **self.attributes}
+        if task not in labels:
+            raise InputError(f"no task {task!r} in {self.name}: {nearest(task, labels)}")
+        return labels[task]
+
     def rows(self, split: Split) -> IntArray:
         """Return the indices of a split's records."""
         return np.flatnonzero(self.split == split)

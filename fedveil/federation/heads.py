@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
+from scipy.special import log_softmax
 
 from fedveil.data.attribute import Attribute, IntArray
 from fedveil.data.attribute_data import Split
 from fedveil.errors import InputError, nearest
+from fedveil.federation.head_kinds import HEADS, Lesson, fit_kind
 from fedveil.federation.release import release
 from fedveil.figures import Estimate
-from fedveil.learning import Recipe, fit_network, log_posterior
+from fedveil.learning import FloatArray
 from fedveil.measures import Predictions, counting_units, figures_of, resampled, smoothed_interval
 from fedveil.randomness import child_seed, numpy_generator
+from fedveil.shields.message import Kind
 from fedveil.standardise import Standardiser
 
 if TYPE_CHECKING:
@@ -30,6 +35,11 @@ class Utility:
         accuracy, balanced_accuracy: on test people, with intervals.
         prior: accuracy of always guessing the most frequent label.
         by_group: accuracy for each value of each sensitive attribute: a defence's cost to each group.
+        head: the kind of head that was chosen on validation; "model" where the game's own outputs were scored.
+        validation_accuracy: its accuracy on validation people, by which it was chosen.
+        heads: the same of every kind that was tried.
+        draws: accuracy on the test people (entry 0) and on each bootstrap draw of them. For one seed and task the
+            draws are the same people in every run, so differences between runs are paired.
     """
 
     task: str
@@ -37,84 +47,132 @@ class Utility:
     balanced_accuracy: Estimate
     prior: float
     by_group: dict[str, dict[str, Estimate]]
+    head: str
+    validation_accuracy: float
+    heads: dict[str, float]
+    draws: FloatArray = field(repr=False, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
             "task": self.task,
+            "head": self.head,
             "accuracy": self.accuracy.as_dict(),
             "balanced_accuracy": self.balanced_accuracy.as_dict(),
             "prior": self.prior,
+            "validation_accuracy": self.validation_accuracy,
             "by_group": {
                 attribute: {value: figure.as_dict() for value, figure in values.items()}
                 for attribute, values in self.by_group.items()
             },
+            "heads": dict(self.heads),
         }
 
 
-def fit_heads(run: Run, tasks: list[str], *, seed: int = 0, recipe: Recipe | None = None) -> list[Utility]:
-    """Train one head per task on the training people's representations; choose the epoch on validation, score on test.
+def fit_heads(
+    run: Run, tasks: Sequence[str], *, seed: int = 0, heads: Sequence[str] = ("mlp",), draws: int = 1000
+) -> list[Utility]:
+    """Train heads of these kinds per task on the training people's representations, and score the best on test people.
 
-    A task is the data's target or any of its attributes: the representation is released once and serves them all.
+    The best is the one with the highest accuracy on validation people; ties go to the one named first. A task is
+    the data's target or any of its attributes: the representation is released once and serves them all.
     """
+    kinds = tuple(dict.fromkeys(heads))
+    for kind in kinds:
+        if kind not in HEADS:
+            raise InputError(f"no head {kind!r}: {nearest(kind, HEADS)}")
+    if not kinds:
+        raise InputError(f"no head is named; choose some of {', '.join(HEADS)}")
+    labels = [_Task.of(run, task, seed, draws) for task in tasks]
     released = {split: release(run, split) for split in Split}
     scale = Standardiser.fit(released[Split.TRAIN])
     vectors = {split: scale.apply(values) for split, values in released.items()}
-    return [_fit(run, _label(run, task), vectors, child_seed(seed, "head", task), recipe or Recipe()) for task in tasks]
+    return [_fit(task, vectors, kinds) for task in labels]
 
 
-def _fit(run: Run, label: Attribute, vectors: dict[Split, Any], seed: int, recipe: Recipe) -> Utility:
-    data = run.federation.data
-    known = {split: label.take(data.rows(split)).known for split in Split}
-    codes = {split: label.take(data.rows(split)).codes[known[split]] for split in Split}
-    seen = {split: vectors[split][known[split]] for split in Split}
-    classes = len(label.values)
-    if not len(codes[Split.TEST]) or not len(codes[Split.VALIDATION]):
-        raise InputError(f"task {label.name!r}: no labelled records in validation or test; choose another task")
-    model = fit_network(
-        (seen[Split.TRAIN], codes[Split.TRAIN]),
-        (seen[Split.VALIDATION], codes[Split.VALIDATION]),
-        classes,
-        recipe,
-        even=False,
-        seed=seed,
-        device=run.federation.device,
-    )
-    posterior = log_posterior(model, seen[Split.TEST])
-    guesses, truth = posterior.argmax(axis=1), codes[Split.TEST]
-    prior = np.bincount(codes[Split.TRAIN], minlength=classes) / len(codes[Split.TRAIN])
-    rows = data.rows(Split.TEST)[known[Split.TEST]]
-    groups = None if data.groups is None else data.groups[rows]
-    made = Predictions(truth, guesses, guesses, posterior, np.clip(prior, 1e-9, 1))
-    draws = resampled(made, groups, 500, numpy_generator(seed, "bootstrap"))
-    found = figures_of(draws, made.recalls[0], counting_units(truth, classes, groups), 0.95)
-    by_group = {
-        name: {
-            value: _share_right(guesses == truth, own.codes == code, groups)
-            for code, value in enumerate(own.values)
-            if (own.codes == code).any()
-        }
-        for name, own in ((name, attribute.take(rows)) for name, attribute in data.attributes.items())
-    }
-    return Utility(
-        task=label.name,
-        accuracy=found["accuracy"],
-        balanced_accuracy=found["balanced_accuracy"],
-        prior=float(np.bincount(truth).max() / len(truth)),
-        by_group=by_group,
-    )
+def score_outputs(run: Run, *, seed: int = 0, draws: int = 1000) -> Utility:
+    """Score the game's own outputs, as released, on the data's target: the same figures, of the model itself."""
+    target = run.federation.data.y
+    if target is None:
+        raise InputError("outputs are scored on the data's target, but it has none; load it with target=…")
+    task = _Task.of(run, target.name, seed, draws)
+    scores = {split: release(run, split, Kind.OUTPUT) for split in (Split.VALIDATION, Split.TEST)}
+    if scores[Split.TEST].shape[1:] != (len(target.values),):
+        raise InputError(
+            f"{run.game.name} gives outputs of shape {scores[Split.TEST].shape[1:]} for {len(target.values)} values of "
+            f"{target.name!r}; it must give one score per value"
+        )
+    posteriors = {split: log_softmax(values[task.known[split]], axis=1) for split, values in scores.items()}
+    right = posteriors[Split.VALIDATION].argmax(axis=1) == task.codes[Split.VALIDATION]
+    return task.score(posteriors[Split.TEST], "model", {"model": float(right.mean())})
 
 
-def _share_right(right: Any, whose: Any, groups: IntArray | None) -> Estimate:
-    share = float(right[whose].mean())
-    units = int(whose.sum()) if groups is None else len(np.unique(groups[whose]))
-    low, high = smoothed_interval(np.array([share]), np.array([units]), 0.95)
-    return Estimate(share, min(low, share), max(high, share))
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """A label to be predicted, and who carries it."""
+
+    run: Run
+    label: Attribute
+    known: Mapping[Split, npt.NDArray[np.bool_]]
+    codes: Mapping[Split, IntArray]
+    seed: int
+    draws: int
+
+    @classmethod
+    def of(cls, run: Run, task: str, seed: int, draws: int) -> _Task:
+        data = run.federation.data
+        label = data.label(task)
+        known = {split: label.take(data.rows(split)).known for split in Split}
+        codes = {split: label.codes[data.rows(split)][known[split]] for split in Split}
+        for split in Split:
+            if not len(codes[split]):
+                raise InputError(f"task {task!r}: no labelled records in {split.name.lower()}; choose another task")
+        return cls(run, label, known, codes, child_seed(seed, "head", task), draws)
+
+    def score(self, posterior: FloatArray, head: str, validation: dict[str, float]) -> Utility:
+        """Score log-probabilities for the test people who carry the label."""
+        data, classes = self.run.federation.data, len(self.label.values)
+        guesses, truth = posterior.argmax(axis=1), self.codes[Split.TEST]
+        prior = np.bincount(self.codes[Split.TRAIN], minlength=classes) / len(self.codes[Split.TRAIN])
+        rows = data.rows(Split.TEST)[self.known[Split.TEST]]
+        groups = None if data.groups is None else data.groups[rows]
+        made = Predictions(truth, guesses, guesses, posterior, np.clip(prior, 1e-9, 1))
+        draws = resampled(made, groups, self.draws, numpy_generator(self.seed, "bootstrap"))
+        found = figures_of(draws, made.recalls[0], counting_units(truth, classes, groups), 0.95)
+        return Utility(
+            task=self.label.name,
+            accuracy=found["accuracy"],
+            balanced_accuracy=found["balanced_accuracy"],
+            prior=float(np.bincount(truth).max() / len(truth)),
+            by_group={
+                name: _by_value(attribute.take(rows), guesses == truth, groups)
+                for name, attribute in data.attributes.items()
+            },
+            head=head,
+            validation_accuracy=validation[head],
+            heads=validation,
+            draws=draws["accuracy"],
+        )
 
 
-def _label(run: Run, task: str) -> Attribute:
-    data = run.federation.data
-    labels = {**({data.y.name: data.y} if data.y else {}), **data.attributes}
-    if task not in labels:
-        raise InputError(f"no task {task!r} in {data.name}: {nearest(task, labels)}")
-    return labels[task]
+def _fit(task: _Task, vectors: Mapping[Split, FloatArray], kinds: Sequence[str]) -> Utility:
+    seen = {split: vectors[split][task.known[split]] for split in Split}
+    train, validation = ((seen[split], task.codes[split]) for split in (Split.TRAIN, Split.VALIDATION))
+    lesson = Lesson(train, validation, len(task.label.values), task.seed, task.run.federation.device)
+    fitted = {kind: fit_kind(kind, lesson) for kind in kinds}
+    right = {kind: float((head(validation[0]).argmax(axis=1) == validation[1]).mean()) for kind, head in fitted.items()}
+    best = max(kinds, key=lambda kind: right[kind])
+    return task.score(fitted[best](seen[Split.TEST]), best, right)
+
+
+def _by_value(own: Attribute, right: npt.NDArray[np.bool_], groups: IntArray | None) -> dict[str, Estimate]:
+    """Return the share that was right among the people of each value."""
+    found = {}
+    for code, value in enumerate(own.values):
+        whose = own.codes == code
+        if whose.any():
+            share = float(right[whose].mean())
+            units = int(whose.sum()) if groups is None else len(np.unique(groups[whose]))
+            low, high = smoothed_interval(np.array([share]), np.array([units]), 0.95)
+            found[value] = Estimate(share, min(low, share), max(high, share))
+    return found

@@ -17,7 +17,7 @@ from fedveil.data.attribute_data import Split
 from fedveil.errors import InputError, nearest
 from fedveil.federation.exchange import aggregate, send_updates
 from fedveil.federation.federation import Federation
-from fedveil.federation.heads import Utility, fit_heads
+from fedveil.federation.heads import Utility, fit_heads, score_outputs
 from fedveil.federation.layout import Layout
 from fedveil.federation.local_players import LocalPlayer
 from fedveil.federation.model import Model
@@ -267,9 +267,13 @@ class Run:
             raise InputError(f"no view of {what!r}: {nearest(what, [*kinds, *PARTS])}")
         return released_view(self, kinds[what])
 
-    def fit_head(self, *tasks: str, seed: int = 0) -> list[Utility]:
-        """Train a head per task on the released representations, and score each on test people."""
-        return fit_heads(self, list(tasks), seed=seed)
+    def fit_head(self, *tasks: str, seed: int = 0, heads: Sequence[str] = ("mlp",), draws: int = 1000) -> list[Utility]:
+        """Train heads per task on the released representations, and score the best of each task on test people."""
+        return fit_heads(self, tasks, seed=seed, heads=heads, draws=draws)
+
+    def score_outputs(self, *, seed: int = 0, draws: int = 1000) -> Utility:
+        """Score the game's own outputs on the data's target, where it has a task head of its own."""
+        return score_outputs(self, seed=seed, draws=draws)
 
     def save(self, folder: str | Path) -> None:
         """Save the whole state, so that a run continues bit-identically."""

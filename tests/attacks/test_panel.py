@@ -4,7 +4,7 @@ import pytest
 from fedveil import plugins
 from fedveil.attacks import FULL, Panel, panel
 from fedveil.attacks.panel import holm
-from fedveil.data import Attribute, intersect
+from fedveil.data import Attribute, intersect, load
 from fedveil.errors import InputError
 from fedveil.federation.view import View
 
@@ -248,3 +248,18 @@ def test_what_cannot_be_judged_is_refused_in_one_line(make, says):
     with pytest.raises(InputError, match=says) as fault:
         make()
     assert "\n" not in str(fault.value)
+
+
+def test_a_judgement_keeps_its_strongest_attacker_s_draws_and_does_not_print_them():
+    data = load("synthetic", sensitive="u", n=900, bits=0.3)
+    found, again = (panel(["logistic"], draws=150).judge(View.of_data(data)) for _ in range(2))
+    assert set(found.draws) == {"balanced_accuracy", "accuracy"}
+    for name, draws in found.draws.items():
+        figure = getattr(found.worst, name)
+        assert draws.shape == (151,)
+        assert draws[0] == figure.estimate
+        assert np.quantile(draws[1:], 0.025) == pytest.approx(figure.low)
+        np.testing.assert_array_equal(draws, again.draws[name])
+    assert found == again
+    assert "draws" not in found.as_dict()
+    assert "draws" not in repr(found)
