@@ -36,6 +36,7 @@ class AttributeData:
         feature_names: names of x's columns, for tables.
         name: where the data comes from.
         facts: what the source knows besides: records left out, columns dropped, a known leakage in bits.
+        columns: the table's column that each feature comes from, where the source tells: a text column becomes several.
     """
 
     x: npt.NDArray[np.float32]
@@ -46,6 +47,7 @@ class AttributeData:
     feature_names: tuple[str, ...] = ()
     name: str = "data"
     facts: Mapping[str, object] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         columns: dict[str, int] = {f"attribute {name!r}": len(a) for name, a in self.attributes.items()}
@@ -65,6 +67,10 @@ class AttributeData:
             )
         if self.feature_names and len(self.feature_names) != self.x.shape[1]:
             raise InputError(f"{self.name}: {len(self.feature_names)} feature names for {self.x.shape[1]} features")
+        if self.columns and len(self.columns) != self.x.shape[1]:
+            raise InputError(
+                f"{self.name}: {len(self.columns)} columns for {self.x.shape[1]} features; name one for each"
+            )
         if not np.isfinite(self.x).all():
             raise InputError(f"{self.name}: x holds NaN or infinite values; fill or remove them")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +14,26 @@ from fedveil.errors import InputError
 MISSING_NAME = "(missing)"
 
 
+Rows = npt.NDArray[np.bool_] | npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """A table as numbers.
+
+    Attributes:
+        x: (n, d), float32.
+        names: the d features' names.
+        columns: which column of the table each feature comes from: a name like "a=b=c" does not tell.
+    """
+
+    x: npt.NDArray[np.float32]
+    names: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
 def encode_columns(
-    frame: pd.DataFrame,
-    *,
-    train: npt.NDArray[np.bool_] | npt.NDArray[np.int64] | None = None,
-    categorical: Collection[str] = (),
+    frame: pd.DataFrame, *, train: Rows | None = None, categorical: Collection[str] = ()
 ) -> tuple[npt.NDArray[np.float32], list[str]]:
     """Return the columns as a float32 matrix with the names of its columns.
 
@@ -38,18 +54,28 @@ def encode_columns(
     >>> matrix.tolist()
     [[-1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]]
     """
+    encoded = encode_table(frame, train=train, categorical=categorical)
+    return encoded.x, list(encoded.names)
+
+
+def encode_table(frame: pd.DataFrame, *, train: Rows | None = None, categorical: Collection[str] = ()) -> Encoded:
+    """Encode as `encode_columns` does, and say which column each feature comes from.
+
+    >>> encode_table(pd.DataFrame({"age": [20.0, None], "sex": ["f", "m"]})).columns
+    ('age', 'age', 'sex', 'sex')
+    """
     rows = np.arange(len(frame)) if train is None else np.arange(len(frame))[train]
-    blocks: list[npt.NDArray[np.float32]] = []
+    blocks: list[npt.NDArray[np.float32]] = [np.zeros((len(frame), 0), dtype=np.float32)]
     names: list[str] = []
+    columns: list[str] = []
     for position in range(frame.shape[1]):
         name, series = str(frame.columns[position]), frame.iloc[:, position]
         numbers = None if name in categorical else numbers_of(series)
         block, block_names = _one_hot(name, series) if numbers is None else _standardised(name, numbers, series, rows)
         blocks.append(block)
         names += block_names
-    if not blocks:
-        return np.zeros((len(frame), 0), dtype=np.float32), []
-    return np.concatenate(blocks, axis=1), names
+        columns += [name] * len(block_names)
+    return Encoded(np.concatenate(blocks, axis=1), tuple(names), tuple(columns))
 
 
 def numbers_of(series: pd.Series) -> npt.NDArray[np.float64] | None:

@@ -36,7 +36,7 @@ def send_updates(run: Run, work: Work, outcome: Outcome) -> Sent:
     if not names:
         return Sent(torch.zeros(0, 0), everyone[:0], {}, 0)
     updates = torch.cat([outcome.states[name] - run.shared[name] for name in names], dim=1)
-    if isinstance(run.federation.shield, Identity):
+    if isinstance(run.shield, Identity) or Kind.UPDATE not in run.shield.acts_on:
         return Sent(updates, everyone, {}, updates.numel() * updates.element_size())
     sent: list[Tensor] = []
     speaking: list[int] = []
@@ -44,7 +44,7 @@ def send_updates(run: Run, work: Work, outcome: Outcome) -> Sent:
     for position in everyone:
         message = Message(Kind.UPDATE, updates[position : position + 1])
         try:
-            message, damage = run.federation.shield.apply(message, _context(run, work, outcome, int(position)))
+            message, damage = run.shield.apply(message, _context(run, work, outcome, int(position)))
         except ShieldError:
             continue
         sent.append(message.values)

@@ -50,7 +50,7 @@ def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatAr
             data={name: column[torch.from_numpy(rows[part]).to(x.device)] for name, column in run.tensors.items()},
             model=run.shared,
         )
-        message, _ = run.federation.shield.apply(Message(kind, raw), context)
+        message, _ = run.shield.apply(Message(kind, raw), context)
         if not values.shape[1]:
             values = raw.new_zeros(len(rows), raw.shape[1])
         values[torch.from_numpy(part).to(x.device)] = message.values

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +16,7 @@ from fedveil.errors import InputError, nearest
 from fedveil.federation.exchange import aggregate, send_updates
 from fedveil.federation.federation import Federation
 from fedveil.federation.heads import Utility, fit_heads, score_outputs
+from fedveil.federation.inputs import record_tensors
 from fedveil.federation.layout import Layout
 from fedveil.federation.local_players import LocalPlayer
 from fedveil.federation.model import Model
@@ -40,6 +39,9 @@ class Run:
     def __init__(self, federation: Federation, game: Game) -> None:
         self.federation = federation
         self.game = game
+        self.shield = federation.shield.prepared(
+            federation.data.take(federation.data.rows(Split.TRAIN)), federation.seed
+        )
         self.shape = DataShape.of(federation.data)
         own = federation.own_codes()
         if own is not None:
@@ -75,7 +77,7 @@ class Run:
         self.shadows: list[tuple[int, IntArray, Tensor]] = []
         self.shadow_rows: list[IntArray] = []
         self.started_from: dict[int, Tensor] = {}
-        self.tensors = self._tensors()
+        self.tensors = record_tensors(self)
         rehearse(self)
 
     @property
@@ -127,6 +129,8 @@ class Run:
             self.recorded, self.shadows, self.started_from = [], [], {}  # rounds are recorded per stage
             self.progress.stage, self.progress.round, self.progress.best = self.progress.stage + 1, 0, None
         self._keep_best()
+        if checkpoint is not None and not self.stages:
+            self.save(checkpoint)
         return self
 
     def _round(self, stage: Stage, record: Sequence[int]) -> None:
@@ -241,16 +245,6 @@ class Run:
                 states[name] = player.get(np.array([device]))[0, : self.layouts[name].size].to(self.federation.place)
         return Model(self.seats, self.layouts, states)
 
-    def _tensors(self) -> dict[str, Tensor]:
-        data, place = self.federation.data, self.federation.place
-        columns: dict[str, Tensor] = {"x": _tensor(data.x).to(place, self.federation.number_type)}
-        if data.y is not None:
-            columns["y"] = _tensor(data.y.codes).to(place)
-        own = self.federation.own_codes()
-        for name, attribute in {**data.attributes, **({"own": own} if own else {})}.items():
-            columns[f"u:{name}"] = _tensor(attribute.codes).to(place)
-        return columns
-
     def release(self, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatArray:
         """Return what the people of a split send once each, through the shield: (records, d)."""
         return release(self, split, kind)
@@ -287,10 +281,6 @@ class Run:
         from fedveil.federation.checkpoint import load
 
         return load(Path(folder), federation, game)
-
-
-def _tensor(array: npt.NDArray[Any]) -> Tensor:
-    return torch.from_numpy(np.require(array, requirements=["C", "W"]))  # a copy only where torch cannot share it
 
 
 def _built(player: Player, seed: int, name: str) -> nn.Module:

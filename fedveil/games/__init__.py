@@ -11,6 +11,8 @@ from fedveil.games.game import DataShape, Game, Move, Player, Stage
 from fedveil.games.losses import cross_entropy, one_hot, squared_error
 from fedveil.games.optimisers import SGD, Adam
 from fedveil.games.play import Play, WithheldError
+from fedveil.games.raw import Raw
+from fedveil.games.undefended import Undefended
 
 __all__ = [
     "SGD",
@@ -23,7 +25,9 @@ __all__ = [
     "Move",
     "Play",
     "Player",
+    "Raw",
     "Stage",
+    "Undefended",
     "WithheldError",
     "cross_entropy",
     "one_hot",

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedveil.errors import InputError
-from fedveil.games.fedavg import Build, flat_size, task_classes
+from fedveil.games.fedavg import Build
 from fedveil.games.game import DataShape, Game, Move, Player, Stage
 from fedveil.games.losses import cross_entropy
 from fedveil.games.optimisers import SGD, Optimiser
 from fedveil.games.play import Play
+from fedveil.games.undefended import encoder_and_head
 from fedveil.models import mlp
 
 
@@ -49,14 +50,10 @@ class AdversarialTraining(Game):
             raise InputError(
                 f"adversarial training: no attribute {self.attribute!r} among {', '.join(shape.attributes)}"
             )
-        classes, values = task_classes(shape), shape.attributes[self.attribute]
-        sizes = [] if self.encoder else [flat_size(shape), *self.hidden, self.width]
+        sizes = [self.width, *self.adversary_hidden, shape.attributes[self.attribute]]
         return {
-            "encoder": Player(self.encoder or (lambda g: mlp(sizes, g, last=nn.Tanh())), self.optimiser),
-            "head": Player(lambda generator: mlp([self.width, classes], generator), self.optimiser),
-            "adversary": Player(
-                lambda generator: mlp([self.width, *self.adversary_hidden, values], generator), self.optimiser
-            ),
+            **encoder_and_head(shape, self.hidden, self.width, self.encoder, self.optimiser),
+            "adversary": Player(lambda generator: mlp(sizes, generator), self.optimiser),
         }
 
     def stages(self, shape: DataShape) -> tuple[Stage, ...]:

@@ -1,4 +1,4 @@
-"""What leaves a device, and what a shield may know when it acts on it."""
+"""What a shield acts on: what leaves a device, or the records it works with; and what the shield may know then."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from torch import Tensor
 
 
 class Kind(StrEnum):
-    """What a message carries."""
+    """What a message carries. `INPUT` does not leave: it is a device's own records, before all else is done."""
 
+    INPUT = "input"
     GRADIENT = "per-sample gradient"
     UPDATE = "update"
     PARAMETERS = "parameters"
@@ -21,9 +22,13 @@ class Kind(StrEnum):
     OUTPUT = "output"
 
 
+LEAVING = frozenset(Kind) - {Kind.INPUT}
+"""All that leaves a device."""
+
+
 @dataclass(frozen=True, eq=False)
 class Message:
-    """Rows of numbers about to leave one device: one row per update, or one per released record."""
+    """Rows of numbers: one per update about to leave one device, per released record, or per record of the device."""
 
     kind: Kind
     values: Tensor

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
 from fedveil.errors import InputError
-from fedveil.shields.message import Context, Damage, Kind, Message
+from fedveil.randomness import child_seed
+from fedveil.shields.message import LEAVING, Context, Damage, Kind, Message
+
+if TYPE_CHECKING:
+    from fedveil.data.attribute_data import AttributeData
 
 
 class ShieldError(InputError):
@@ -19,11 +24,16 @@ class Shield(ABC):
     """`apply(message, context) → (message, damage)`.
 
     A shield names the kinds of messages that it acts on; all others pass unchanged. It fails closed:
-    whatever goes wrong inside raises `ShieldError`, and the device sends nothing.
+    whatever goes wrong inside raises `ShieldError`, and the device sends nothing. One that acts on `Kind.INPUT`
+    changes a device's records before anything else sees them; if it fails, there is no run.
     """
 
     name: str = "shield"
-    acts_on: frozenset[Kind] = frozenset(Kind)
+    acts_on: frozenset[Kind] = LEAVING
+
+    def prepared(self, data: AttributeData, seed: int) -> Shield:
+        """Return the shield with what all devices are told beforehand, learned from these training records alone."""
+        return self
 
     @abstractmethod
     def change(self, message: Message, context: Context) -> Message:
@@ -46,7 +56,8 @@ class Shield(ABC):
         return sent, Damage.between(true, sent.values)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+        made = {name: value for name, value in vars(self).items() if not name.endswith("_")}  # not what it learned
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in made.items())})"
 
 
 class Identity(Shield):
@@ -66,6 +77,11 @@ class Chain(Shield):
         self.shields = tuple(shields)
         self.name = " → ".join(shield.name for shield in self.shields) or "none"
         self.acts_on = frozenset().union(*(shield.acts_on for shield in self.shields))
+
+    def prepared(self, data: AttributeData, seed: int) -> Chain:
+        """Prepare each shield, all on the same records: none sees what the others would have left of them."""
+        ready = [shield.prepared(data, child_seed(seed, "link", link)) for link, shield in enumerate(self.shields)]
+        return Chain(ready)
 
     def change(self, message: Message, context: Context) -> Message:
         """Apply each shield to what the one before it would have sent."""

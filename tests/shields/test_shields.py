@@ -9,7 +9,18 @@ from fedveil.errors import InputError
 from fedveil.federation import Federation, Run
 from fedveil.games import SGD, Autoencoder, FedAvg
 from fedveil.randomness import torch_generator
-from fedveil.shields import CertifiedChannel, Chain, Context, Damage, Identity, Kind, Message, Shield, ShieldError
+from fedveil.shields import (
+    LEAVING,
+    CertifiedChannel,
+    Chain,
+    Context,
+    Damage,
+    Identity,
+    Kind,
+    Message,
+    Shield,
+    ShieldError,
+)
 
 ENGINES = pytest.mark.parametrize("engine", ["plain", "stacked"])
 GAME = FedAvg(hidden=(3,), optimiser=SGD(0.1), batch_size=5)
@@ -40,7 +51,7 @@ class Change(Shield):
 
     name = "change"
 
-    def __init__(self, function, acts_on=frozenset(Kind), name="change"):
+    def __init__(self, function, acts_on=LEAVING, name="change"):
         self.function, self.acts_on, self.name = function, acts_on, name
 
     def change(self, message, context):
@@ -76,9 +87,10 @@ def test_a_chain_applies_its_shields_in_order():
 def test_a_shield_acts_on_its_kinds_alone():
     only_outputs = Change(lambda values, _: values * 0, frozenset({Kind.OUTPUT}))
     chain = Chain([only_outputs, double])
-    for kind in Kind:
+    for kind in LEAVING:
         sent, _ = chain.apply(message([[1.0]], kind), context())
         assert sent.values.item() == (0 if kind is Kind.OUTPUT else 2)
+    assert chain.apply(message([[1.0]], Kind.INPUT), context())[0].values.item() == 1  # unless told to, it does not
     assert CertifiedChannel(1.0).acts_on == {Kind.REPRESENTATION}
     untouched, damage = CertifiedChannel(1.0).apply(message([[100.0, 1.0]]), context())
     assert untouched.values.tolist() == [[100, 1]]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData, Split, random_split
-from fedveil.data.encoding import encode_columns
+from fedveil.data.encoding import encode_table
 from fedveil.data.locate import locate
 from fedveil.data.source import PackagedCopy, PublishedFile, Source
 from fedveil.data.strata import joint_strata
@@ -99,13 +99,14 @@ class Adult(Source):
         split = np.full(len(frame), Split.TEST, dtype=np.int8)
         split[: len(train)] = random_split(len(train), seed=seed, validation=validation, test=0.0, strata=strata)
         left_out = ["income", *([] if keep_sensitive else sensitive)]
-        x, names = encode_columns(frame.drop(columns=left_out), train=split == Split.TRAIN)
+        encoded = encode_table(frame.drop(columns=left_out), train=split == Split.TRAIN)
         return AttributeData(
-            x=x,
+            x=encoded.x,
             attributes=attributes,
             split=split,
             y=income if target else None,
-            feature_names=tuple(names),
+            feature_names=encoded.names,
+            columns=encoded.columns,
             name=self.name,
             facts={"found_in": found.where},
         )

@@ -14,7 +14,7 @@ import pandas as pd
 
 from fedveil.data.attribute import MISSING, Attribute
 from fedveil.data.attribute_data import AttributeData, Split, random_split
-from fedveil.data.encoding import encode_columns
+from fedveil.data.encoding import encode_table
 from fedveil.data.locate import locate
 from fedveil.data.source import PublishedFile, Source
 from fedveil.data.strata import joint_strata
@@ -172,14 +172,15 @@ class Loans(Source):
         facts["copies_left_out"] = copies
         inputs, constant = _inputs(frame, unwanted)
         facts["constant_columns"], facts["identifiers_left_out"] = constant, list(_IDENTIFIERS)
-        x, names = encode_columns(inputs, train=split == Split.TRAIN, categorical=set(inputs.columns) - _QUANTITIES)
+        encoded = encode_table(inputs, train=split == Split.TRAIN, categorical=set(inputs.columns) - _QUANTITIES)
         return AttributeData(
-            x=x,
+            x=encoded.x,
             attributes=labels,
             split=split,
             y=affordability if target else None,
             groups=sellers,
-            feature_names=tuple(names),
+            feature_names=encoded.names,
+            columns=encoded.columns,
             name=self.name,
             facts=facts,
         )

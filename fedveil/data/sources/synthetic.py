@@ -108,6 +108,7 @@ class Synthetic(Source):
             split=random_split(n, seed=seed, validation=validation, test=test, strata=u, groups=owners),
             y=Attribute("y", y, ("0", "1")) if target else None,
             groups=owners,
+            feature_names=tuple(f"x{place}" for place in range(x.shape[1])),
             name=self.name,
             facts={
                 "prior": float(probabilities.max()),

@@ -12,11 +12,11 @@ import pandas as pd
 from fedveil.data.attribute import Attribute, IntArray
 from fedveil.data.attribute_data import AttributeData, Split, random_split
 from fedveil.data.csv_reading import one_spelling
-from fedveil.data.encoding import nested_kind, numbers_of
+from fedveil.data.encoding import encode_table, nested_kind, numbers_of
 from fedveil.data.source import Source
 from fedveil.data.strata import joint_strata
 from fedveil.errors import InputError, nearest
-from fedveil.tables import column, encode_columns, read_table
+from fedveil.tables import column, read_table
 
 _SPLITS = {
     "train": Split.TRAIN,
@@ -109,14 +109,15 @@ class Table(Source):
             set() if keep_sensitive else set(sensitive)
         )
         inputs, facts["dropped_columns"] = _inputs(frame, features, used, where)
-        x, names = encode_columns(inputs, train=splits == Split.TRAIN)
+        encoded = encode_table(inputs, train=splits == Split.TRAIN)
         return AttributeData(
-            x=x,
+            x=encoded.x,
             attributes=attributes,
             split=splits,
             y=y,
             groups=groups,
-            feature_names=tuple(names),
+            feature_names=encoded.names,
+            columns=encoded.columns,
             name=Path(path).name,
             facts=facts,
         )
