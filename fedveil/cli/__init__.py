@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from fedveil import __version__
-from fedveil.cli import data, demo, leak
+from fedveil.cli import data, demo, leak, reproduce, run, tune
 from fedveil.errors import InputError
 
 # Typer carries click under another name in newer versions; the base of its faults is the same in all.
@@ -28,6 +28,9 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("leak")(leak.leak)
+app.command("run")(run.run)
+app.command("tune")(tune.tune)
+app.command("reproduce")(reproduce.reproduce)
 app.add_typer(data.app, name="data")
 
 

@@ -6,13 +6,14 @@ With `--json` the last line of stdout is exactly one single-line object; everyth
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+
+from fedveil.plain import plain
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of stdout.")]
 
@@ -28,7 +29,7 @@ def console_for(as_json: bool) -> Console:
 
 def print_json(found: dict[str, Any]) -> None:
     """Print one object on one line; figures that are not numbers become null, as JSON has no NaN."""
-    typer.echo(json.dumps(_plain(found), ensure_ascii=False, allow_nan=False))
+    typer.echo(json.dumps(plain(found), ensure_ascii=False, allow_nan=False))
 
 
 @contextmanager
@@ -39,13 +40,3 @@ def progress(console: Console) -> Iterator[Any]:
         return
     with console.status("starting …") as status:
         yield lambda line: status.update(line)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value

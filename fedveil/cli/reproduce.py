@@ -1,0 +1,76 @@
+"""`fedveil reproduce`: a table or figure of a paper, its figures beside ours."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from fedveil.cli.output import JsonOption, console_for, print_json
+from fedveil.cli.run import FreshOption, WorkersOption, repeat_command, report_failures, rows_table, run_shown
+from fedveil.errors import InputError
+from fedveil.plain import plain
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="The preset, such as baselines/adult.", show_default=False)] = None,
+    scale: Annotated[str, typer.Option("--scale", help="quick (light networks, one seed) or paper.")] = "quick",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where results go; runs/<preset>-<scale> if unsaid.")
+    ] = None,
+    workers: WorkersOption = None,
+    fresh: FreshOption = False,
+    list_all: Annotated[bool, typer.Option("--list", help="Name all presets.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Run a preset, and set the paper's figures beside ours."""
+    from fedveil.studies.presets import available, beside_paper, read_preset
+
+    console = console_for(json)
+    if list_all:
+        table = Table("preset", "what it shows")
+        for known, title in available().items():
+            table.add_row(Text(known), Text(title))
+        console.print(table)
+        if json:
+            print_json({"presets": [{"name": known, "title": title} for known, title in available().items()]})
+        return
+    if name is None:
+        raise InputError("name a preset; fedveil reproduce --list shows them")
+    from fedveil.files import write_atomically
+    from fedveil.studies.check import checked
+
+    preset = read_preset(name, scale)
+    console.print(preset.title, markup=False)
+    folder = out or Path("runs") / f"{name}-{scale}"
+    plans = [checked(study) for study in preset.studies]
+    rows: list[dict[str, Any]] = []
+    runs = []
+    for plan in plans:
+        place = folder if len(plans) == 1 else folder / plan.study.name.rpartition("/")[2]
+        command = repeat_command("reproduce", [name, "--scale", scale], None, out)
+        ran = run_shown(
+            plan, place, workers=workers or os.cpu_count() or 1, fresh=fresh, command=command, console=console
+        )
+        further = {} if len(plans) == 1 else {"data": plan.study.data.source}
+        rows += [{**row, **further} for row in beside_paper(ran.results.rows, preset.paper)]
+        runs.append(ran)
+    found = {"study": name, "scale": scale, "complete": all(ran.results.complete for ran in runs), "rows": rows}
+    import json as encoder
+
+    write_atomically(folder / "reproduced.json", encoder.dumps(plain(found)))
+    console.print(rows_table(rows))
+    for ran in runs:
+        for task in ran.results.tasks:
+            for attribute in ran.results.attributes:
+                for line in ran.results.frontier(task, attribute).in_words():
+                    console.print(line, markup=False)
+    console.print(f"Results: {folder}", markup=False)
+    if json:
+        print_json(found)
+    for ran in runs:
+        report_failures(ran)

@@ -1,0 +1,155 @@
+"""`fedveil run`: a study from its YAML to a frontier."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedveil.cli.output import JsonOption, console_for, print_json
+
+if TYPE_CHECKING:
+    from fedveil.studies.check import Plan
+    from fedveil.studies.results import StudyResults
+    from fedveil.studies.running import Ran
+
+OutOption = Annotated[Path | None, typer.Option("--out", help="Where results go; runs/<name> if unsaid.")]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, max=256, help="Processes at the same time; one per core if unsaid.")
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="Change a field: key=value, such as federation.rounds=5; repeatable.")
+]
+FreshOption = Annotated[bool, typer.Option("--fresh", help="Discard what the directory holds of this study first.")]
+
+
+def run(
+    study: Annotated[Path, typer.Argument(help="The study's YAML file.", show_default=False)],
+    out: OutOption = None,
+    workers: WorkersOption = None,
+    changes: SetOption = None,
+    fresh: FreshOption = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show cells, estimated time and disk; write nothing.")
+    ] = False,
+    sink: Annotated[
+        list[str] | None,
+        typer.Option("--sink", help="Also log to tensorboard or mlflow, in the directory; repeatable."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run a study: every method, strength and seed, judged by retrained attackers. The same command continues it."""
+    from fedveil.studies.check import checked
+    from fedveil.studies.study import read_study
+
+    console = console_for(json)
+    plan = checked(read_study(study, changes or []))
+    folder = out or Path("runs") / plan.study.name
+    count = workers or os.cpu_count() or 1
+    if dry_run:
+        from fedveil.cli.dry_run import show_dry_run
+
+        show_dry_run(plan, folder, count, console, json)
+        return
+    if sink:
+        from fedveil.studies.sinks import check_sinks
+
+        check_sinks(sink)
+    command = repeat_command("run", [str(study)], changes, out)
+    ran = run_shown(plan, folder, workers=count, fresh=fresh, command=command, console=console)
+    if sink:
+        from fedveil.studies.sinks import write_sinks
+
+        write_sinks(sink, ran.results)
+    show_results(ran.results, console)
+    if json:
+        print_json(ran.results.as_dict())
+    report_failures(ran)
+
+
+def run_shown(plan: Plan, folder: Path, *, workers: int, fresh: bool, command: str, console: Console) -> Ran:
+    """Run a checked study and show how it goes."""
+    from fedveil.cli.progress import study_progress
+    from fedveil.studies.running import run_study
+    from fedveil.studies.store import Store
+
+    store = Store(folder)
+    done = 0 if fresh else sum(store.result(cell) is not None for cell in plan.cells)
+    kept = f", {done} finished already" if done else ""
+    console.print(f"{plan.study.name}: {len(plan.cells)} cells{kept}, results in {folder}", markup=False)
+    with study_progress(console, len(plan.cells) - done) as listener:
+        return run_study(plan, folder, workers=workers, fresh=fresh, command=command, listener=listener)
+
+
+def show_results(results: StudyResults, console: Console) -> None:
+    """Show the rows and what the frontier says."""
+    if not results.cells:
+        return
+    console.print(rows_table(results.rows))
+    for task in results.tasks:
+        for attribute in results.attributes:
+            for line in results.frontier(task, attribute).in_words():
+                console.print(line, markup=False)
+    console.print(
+        f"Results: {results.folder}; the page: fedveil report {shlex.quote(str(results.folder))}", markup=False
+    )
+
+
+def rows_table(rows: list[dict]) -> Table:  # type: ignore[type-arg]
+    """Return rows as a table for the terminal."""
+    table = Table()
+    for name in (
+        "method",
+        "strength",
+        "task",
+        "utility",
+        "attribute",
+        "attacker",
+        "balanced accuracy",
+        "accuracy",
+        "seeds",
+    ):
+        table.add_column(name, justify="right" if name in ("strength", "seeds") else "left")
+    for row in rows:
+        weak = row["attacker"] == "cotrained"
+        table.add_row(
+            Text(row["method"]),
+            "" if row["strength"] is None else f"{row['strength']:g}",
+            Text(row["task"]),
+            shown(row["utility"]["accuracy"]),
+            Text(row["attribute"]),
+            Text("co-trained (weak)" if weak else row["attacker_name"]),
+            shown(row["leakage"]["balanced_accuracy"]),
+            shown(row["leakage"]["accuracy"]),
+            str(len(row["seeds"])),
+            style="dim" if weak else "",
+        )
+    return table
+
+
+def shown(figure: dict[str, float]) -> str:
+    """Return a figure with its interval."""
+    return f"{figure['estimate']:.3f} [{figure['low']:.3f}, {figure['high']:.3f}]"
+
+
+def report_failures(ran: Ran) -> None:
+    """Name the cells that could not be computed; the exit code is then 1."""
+    for cell, why in ran.failed.items():
+        typer.echo(f"fedveil: {cell}: failed: {' '.join(why.split())}", err=True)
+    if ran.failed:
+        typer.echo(f"fedveil: {len(ran.failed)} cells failed; the same command tries them again", err=True)
+        raise typer.Exit(1)
+
+
+def repeat_command(verb: str, arguments: list[str], changes: list[str] | None, out: Path | None) -> str:
+    """Return what a person types to repeat this."""
+    words = ["fedveil", verb, *arguments]
+    words += [word for change in changes or [] for word in ("--set", change)]
+    words += ["--out", str(out)] if out else []
+    return shlex.join(words)

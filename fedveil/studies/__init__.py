@@ -1,0 +1,1 @@
+"""Studies: one YAML in, resumable runs, a frontier out."""

@@ -1,0 +1,132 @@
+"""One cell from start to finish: train (or continue), judge, write; killed anywhere, it goes on to the same bits."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from safetensors.numpy import save as safetensors_bytes
+
+from fedveil.errors import InputError
+from fedveil.federation.progress import RoundRecord
+from fedveil.federation.run import Run
+from fedveil.files import write_atomically
+from fedveil.plain import plain
+from fedveil.studies.cells import Cell, determines, load_data, make_federation, make_game
+from fedveil.studies.check import UPDATE_VIEWS
+from fedveil.studies.judging import judge_run, sampled_inputs
+from fedveil.studies.provenance import revision, versions
+from fedveil.studies.store import FORMAT, read_json, sound_result
+from fedveil.studies.study import Method, Study
+
+Tell = Callable[[str, Any], None]
+TRAINING_SHARE = 0.4
+
+
+def run_cell(study: Study, method: Method, cell: Cell, folder: Path, tell: Tell) -> None:
+    """Compute a cell into its directory, or leave a finished one alone.
+
+    Args:
+        folder: the cell's directory.
+        tell: called with ("progress", (share, what)) and ("warning", text).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".lock", timeout=60):  # a killed run's worker may take a moment to notice
+        finished = read_json(folder / "result.json")
+        if sound_result(finished, cell.id) is not None:
+            return
+        if (folder / "result.json").exists():
+            tell("warning", f"{cell.id}: its result is damaged; the cell is computed anew")
+        _compute(study, method, cell, folder, tell)
+
+
+def _compute(study: Study, method: Method, cell: Cell, folder: Path, tell: Tell) -> None:
+    started = time.perf_counter()
+    tell("progress", (0.0, "data"))
+    federation = make_federation(study, method, cell.strength, cell.seed, load_data(study, cell.seed))
+    game = make_game(method, cell.strength)
+    config = {
+        "cell": cell.as_dict(),
+        "study": determines(study, method, cell.strength, cell.seed),
+        "versions": versions(),
+        "revision": revision(),
+        "threads": study.threads,
+    }
+    write_json(folder / "config.json", config)
+    run = _continued(federation, game, folder, cell, tell) or Run(federation, game)
+    _train(study, method, run, folder, tell)
+    trained = time.perf_counter()
+    write_metrics(folder / "metrics.jsonl", run.history)
+    write_tensors(folder / "weights.safetensors", {name: state.cpu().numpy() for name, state in run.shared.items()})
+
+    def judging(share: float, what: str) -> None:
+        tell("progress", (TRAINING_SHARE + (1 - TRAINING_SHARE) * share, what))
+
+    found, draws, sample = judge_run(study, run, judging)
+    write_tensors(folder / "draws.safetensors", draws)
+    write_tensors(folder / "sample.safetensors", sample)
+    inputs = folder.parents[1] / f"inputs-seed{cell.seed}.safetensors"
+    if not inputs.exists():
+        write_tensors(inputs, sampled_inputs(study, run))
+    write_json(folder / "timing.json", {"seconds": time.perf_counter() - started, "training": trained - started})
+    write_json(folder / "result.json", {"format": FORMAT, "cell": cell.as_dict(), **found})
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+
+
+def _continued(federation: Any, game: Any, folder: Path, cell: Cell, tell: Tell) -> Run | None:
+    """Return the run as it was last saved; None where there is nothing to go on from."""
+    checkpoint = folder / "checkpoint"
+    if not checkpoint.exists() and not folder.joinpath(".checkpoint.old").exists():
+        return None
+    try:
+        return Run.load(checkpoint, federation, game)
+    except InputError as fault:
+        tell("warning", f"{cell.id}: the checkpoint cannot be used ({fault}); the cell is computed anew")
+        return None
+
+
+def _train(study: Study, method: Method, run: Run, folder: Path, tell: Tell) -> None:
+    planned = method.rounds or study.federation.rounds
+    total = sum(stage.rounds or planned for stage in run.stages) or 1
+    saved = time.monotonic()
+    metrics = folder / "metrics.jsonl"
+    write_metrics(metrics, run.history)
+
+    def after_round(record: RoundRecord) -> None:
+        nonlocal saved
+        with metrics.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(record.as_dict()) + "\n")
+        tell("progress", (TRAINING_SHARE * len(run.history) / total, f"round {len(run.history)} of {total}"))
+        if time.monotonic() - saved >= study.checkpoint_seconds:
+            run.save(folder / "checkpoint")
+            saved = time.monotonic()
+
+    attacks = study.attacks
+    watched = attacks.view in UPDATE_VIEWS
+    run.play(
+        planned,
+        callbacks=[after_round],
+        record=attacks.rounds if watched else (),
+        shadows=attacks.shadows if watched and not run.shadow_rows else 0,
+    )
+
+
+def write_json(path: Path, found: dict[str, Any]) -> None:
+    """Write one JSON object, atomically; a figure that is no number becomes null."""
+    write_atomically(path, json.dumps(plain(found), indent=1, allow_nan=False))
+
+
+def write_metrics(path: Path, history: list[RoundRecord]) -> None:
+    """Write one line per round, atomically."""
+    write_atomically(path, "".join(json.dumps(record.as_dict()) + "\n" for record in history))
+
+
+def write_tensors(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write arrays as safetensors, atomically."""
+    write_atomically(path, safetensors_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()}))

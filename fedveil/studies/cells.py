@@ -1,0 +1,183 @@
+"""Cells: one method at one strength with one seed; what determines each, and what it is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedveil.errors import InputError, nearest
+from fedveil.studies import parts
+from fedveil.studies.study import Method, PartSettings, Study
+
+if TYPE_CHECKING:
+    from fedveil.data import AttributeData
+    from fedveil.federation.federation import Federation
+    from fedveil.games.game import Game
+
+BASELINE = "drop-columns"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method at one strength with one seed."""
+
+    id: str
+    method: str
+    strength: float | None
+    seed: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return dict(vars(self))
+
+
+def cell_of(study: Study, method: Method, strength: float | None, seed: int) -> Cell:
+    """Name a cell: readable, and ending in a digest of all that determines its results."""
+    told = json.dumps(determines(study, method, strength, seed), sort_keys=True)
+    digest = hashlib.sha256(told.encode()).hexdigest()[:10]
+    words = [method.name, *([] if strength is None else [f"{strength:g}"]), f"seed{seed}", digest]
+    return Cell(re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(words)), method.name, strength, seed)
+
+
+def determines(study: Study, method: Method, strength: float | None, seed: int) -> dict[str, Any]:
+    """Return all that a cell's results depend on, as plain values."""
+    plain = method.model_dump(mode="json", exclude={"strengths"})
+    return {"shared": shared_parts(study), "method": plain, "strength": strength, "seed": seed}
+
+
+def shared_parts(study: Study) -> dict[str, Any]:
+    """Return what all cells of a study share: two studies that differ in it cannot live in one directory."""
+    names = {"data", "federation", "tasks", "heads", "attacks", "threads"}
+    return study.model_dump(mode="json", include=names)
+
+
+def plan(study: Study, methods: list[Method]) -> list[Cell]:
+    """Return all cells: seed by seed, so that a partial study has whole curves."""
+    return [
+        cell_of(study, method, strength, seed)
+        for seed in study.seeds
+        for method in methods
+        for strength in method.points
+    ]
+
+
+def all_methods(study: Study, data: AttributeData) -> list[Method]:
+    """Return the study's methods and, for a table, the drop-columns baseline against each attribute."""
+    if any(method.name.startswith(BASELINE) for method in study.methods) or not data.feature_names:
+        return list(study.methods)
+    from fedveil.shields.drop_columns import table_columns
+
+    count = len(set(table_columns(data)))
+    chosen = study.drop_columns
+    numbers = sorted({round(count * share) for share in (0, 0.25, 0.5, 0.75)}) if chosen == "auto" else chosen
+    return [
+        *study.methods,
+        *(
+            Method(
+                name=baseline_name(study, attribute),
+                game=PartSettings(kind="raw"),
+                shield=PartSettings.model_validate({"kind": BASELINE, "attribute": attribute}),
+                varies="shield.columns",
+                strengths=[float(number) for number in numbers],
+            )
+            for attribute in (study.asked if numbers else [])
+        ),
+    ]
+
+
+def baseline_name(study: Study, attribute: str) -> str:
+    """Return the name of the drop-columns baseline against an attribute."""
+    return BASELINE if len(study.asked) == 1 else f"{BASELINE} ({attribute})"
+
+
+def make_game(method: Method, strength: float | None) -> Game:
+    """Make a method's game at a strength."""
+    where = f"methods.{method.name}.game"
+    made: Game = parts.make(parts.game_class(method.game.kind), _with_strength(method, "game", strength), where)
+    return made
+
+
+def make_federation(study: Study, method: Method, strength: float | None, seed: int, data: AttributeData) -> Federation:
+    """Make the federation that plays a cell's game."""
+    from fedveil.federation.federation import Federation
+    from fedveil.shields.shield import Identity
+
+    asked = study.federation
+    shield, devices, aggregation = Identity(), asked.devices, None
+    if method.shield is not None:
+        where = f"methods.{method.name}.shield"
+        shield = parts.make(parts.shield_class(method.shield.kind), _with_strength(method, "shield", strength), where)
+    if asked.partition is not None:
+        devices = parts.choose(parts.partitioners(), asked.partition, "federation.partition", devices=asked.devices)
+    if asked.aggregation is not None:
+        aggregation = parts.choose(parts.aggregators(), asked.aggregation, "federation.aggregation")
+    further = {} if aggregation is None else {"aggregation": aggregation}
+    return Federation(
+        data,
+        devices,
+        fraction=asked.fraction,
+        seed=seed,
+        shield=shield,
+        engine=asked.engine,
+        unreliable=asked.unreliable,
+        device=asked.device,
+        dtype=asked.dtype,
+        **further,
+    )
+
+
+def _with_strength(method: Method, part: str, strength: float | None) -> dict[str, Any]:
+    """Return a part's settings, the strength among them where it is the one that varies."""
+    own = getattr(method, part)
+    varied, setting = method.varied
+    if strength is None or varied != part:
+        return dict(own.settings)
+    kind = parts.game_class(own.kind) if part == "game" else parts.shield_class(own.kind)
+    if setting not in parts.settings_of(kind):
+        hint = nearest(setting, parts.settings_of(kind))
+        raise InputError(
+            f"methods.{method.name}: strengths vary {part}.{setting}, but {own.kind} has no such setting: {hint} "
+            f"(name it: varies: {part}.<setting>)"
+        )
+    return {**own.settings, setting: strength}
+
+
+def check_varies(method: Method) -> None:
+    """Refuse a `varies` that names no part of the method, or one without strengths."""
+    part, setting = method.varied
+    where = f"methods.{method.name}.varies"
+    if method.varies is not None and (part not in ("game", "shield") or not setting):
+        raise InputError(f"{where}: {method.varies!r} is not allowed; write game.<setting> or shield.<setting>")
+    if method.varies is not None and method.strengths is None:
+        raise InputError(f"{where}: {method.varies!r} varies, but there are no strengths; list them")
+    if method.strengths is not None and getattr(method, part) is None:
+        raise InputError(f"{where}: {method.varies!r} varies a {part}, but the method has none; give it one")
+
+
+@lru_cache(maxsize=2)
+def _loaded(told: str, seed: int) -> AttributeData:
+    from fedveil.data import Split, load
+    from fedveil.randomness import numpy_generator
+
+    section = json.loads(told)
+    data = load(
+        section["source"], target=section["target"], sensitive=section["sensitive"], seed=seed, **section["options"]
+    )
+    if section["records"] is None or section["records"] >= len(data):
+        return data
+    rng, share = numpy_generator(seed, "records"), section["records"] / len(data)
+    kept = [
+        rng.choice(rows, max(1, round(share * len(rows))), replace=False) for rows in map(data.rows, Split) if len(rows)
+    ]
+    return data.take(np.sort(np.concatenate(kept)))
+
+
+def load_data(study: Study, seed: int) -> AttributeData:
+    """Load a study's data as one seed splits it; the last two are kept."""
+    return _loaded(json.dumps(study.data.model_dump(mode="json"), sort_keys=True), seed)

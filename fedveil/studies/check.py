@@ -1,0 +1,115 @@
+"""A study checked against its data and parts before anything is written: what would fail at night fails now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedveil.errors import InputError, nearest
+from fedveil.studies.cells import (
+    Cell,
+    all_methods,
+    cell_of,
+    check_varies,
+    load_data,
+    make_federation,
+    make_game,
+    plan,
+)
+from fedveil.studies.study import Method, Study
+
+if TYPE_CHECKING:
+    from fedveil.data import AttributeData
+
+UPDATE_VIEWS = ("updates", "parameters", "statistics")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study that was found sound: its methods, the baseline among them, and its cells."""
+
+    study: Study
+    methods: list[Method]
+    cells: list[Cell]
+    digest: str
+
+    def method(self, name: str) -> Method:
+        """Return a method by name; a misspelt one is answered with the nearest."""
+        for method in self.methods:
+            if method.name == name:
+                return method
+        raise InputError(f"no method {name!r} in the study: {nearest(name, [m.name for m in self.methods])}")
+
+    def cell(self, method: Method, strength: float | None, seed: int) -> Cell:
+        """Return a cell of this study, planned or not."""
+        return cell_of(self.study, method, strength, seed)
+
+
+def checked(study: Study) -> Plan:
+    """Load the data, make every part at every strength, and rehearse every method once."""
+    from fedveil.attacks.panel import panel
+    from fedveil.federation.run import Run
+
+    panel(study.attacks.panel, draws=study.attacks.draws)
+    for method in study.methods:
+        check_varies(method)
+        for strength in method.points:
+            make_game(method, strength)
+    data = load_data(study, study.seeds[0])
+    _check_names(study, data)
+    methods = all_methods(study, data)
+    for method in methods:
+        for place, strength in enumerate(method.points):
+            federation = make_federation(study, method, strength, study.seeds[0], data)
+            if not place:
+                run = Run(federation, make_game(method, strength))
+                _check_views(study, method, run)
+            else:
+                federation.shield.prepared(data, study.seeds[0])
+    return Plan(study, methods, plan(study, methods), digest_of(data))
+
+
+def _check_names(study: Study, data: AttributeData) -> None:
+    for name in study.asked:
+        if name not in data.attributes:
+            raise InputError(
+                f"attacks.attributes: {name!r} is no sensitive attribute: {nearest(name, data.attributes)}"
+            )
+    labels = [*([data.y.name] if data.y else []), *data.attributes]
+    for task in study.all_tasks:
+        if task not in labels:
+            raise InputError(f"tasks: {task!r} is no label of {data.name}: {nearest(task, labels)}")
+    if not study.all_tasks:
+        raise InputError("tasks: the data has no target, so nothing says what the releases are for; name a task")
+
+
+def _check_views(study: Study, method: Method, run: object) -> None:
+    from fedveil.studies.judging import releases
+
+    attacks, where = study.attacks, f"methods.{method.name}"
+    rounds = method.rounds or study.federation.rounds
+    if attacks.view in UPDATE_VIEWS:
+        if not attacks.rounds:
+            raise InputError(f"attacks.rounds: a view of {attacks.view} needs recorded rounds; name some, such as [1]")
+        if not attacks.shadows:
+            raise InputError(
+                f"attacks.shadows: a view of {attacks.view} needs the attacker's own devices; say how many"
+            )
+        late = [number for number in attacks.rounds if not 1 <= number <= rounds]
+        if late:
+            raise InputError(f"attacks.rounds: round {late[0]} is never played; {where} has {rounds}")
+    elif not releases(run, attacks.view):
+        raise InputError(f"attacks.view: {where} releases no {attacks.view}; choose another view or game")
+
+
+def digest_of(data: AttributeData) -> str:
+    """Return a digest of the records, so that results of other data are never taken for this study's."""
+    import hashlib
+
+    import numpy as np
+
+    digest = hashlib.sha256()
+    labels = [*([data.y] if data.y else []), *(data.attributes[name] for name in sorted(data.attributes))]
+    for array in (data.x, data.split, *(label.codes for label in labels)):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]

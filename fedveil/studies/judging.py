@@ -1,0 +1,166 @@
+"""A trained cell judged: what its releases are good for, what they give away, and what is certified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedveil.errors import InputError
+from fedveil.randomness import child_seed, numpy_generator
+from fedveil.studies.study import Study
+
+if TYPE_CHECKING:
+    from fedveil.attacks.judgement import Judgement
+    from fedveil.federation.heads import Utility
+    from fedveil.federation.run import Run
+
+Arrays = dict[str, np.ndarray]
+Tell = Callable[[float, str], None]
+SAMPLED_PEOPLE = 400
+KEPT_DRAWS = 400
+
+
+def releases(run: Any, view: str) -> bool:
+    """Return whether a run's game releases representations, or outputs."""
+    from fedveil.games.game import Game
+
+    method = "represent" if view == "representations" else "outputs"
+    return getattr(type(run.game), method) is not getattr(Game, method)
+
+
+def judge_run(study: Study, run: Run, tell: Tell) -> tuple[dict[str, Any], Arrays, Arrays]:
+    """Return a trained cell's results as plain values, the bootstrap draws behind them, and a sample of releases.
+
+    Args:
+        tell: called with the share of this work that is done, and what comes next.
+    """
+    tell(0.0, "heads")
+    utilities = _utilities(study, run)
+    judgements = _judgements(study, run, tell)
+    found = {
+        "utility": {utility.task: utility.as_dict() for utility in utilities},
+        "leakage": {judgement.attribute: judgement.as_dict() for judgement in judgements},
+        "cotrained": _cotrained(study, run),
+        "floor": _floors(study, run),
+        "certificates": _certificates(study, run),
+        "paths": run.paths,
+        "rounds": len(run.history),
+        "bytes_up": sum(record.bytes_up for record in run.history),
+    }
+    draws = {f"utility/{utility.task}": utility.draws[: KEPT_DRAWS + 1] for utility in utilities}
+    for judgement in judgements:
+        draws[f"leakage/{judgement.attribute}"] = judgement.draws["balanced_accuracy"][: KEPT_DRAWS + 1]
+    return found, draws, _sample(study, run)
+
+
+def _utilities(study: Study, run: Run) -> list[Utility]:
+    from fedveil.federation.heads import score_outputs
+
+    seed = child_seed(run.federation.seed, "heads")
+    if releases(run, "representations") and study.attacks.view != "outputs":
+        return run.fit_head(*study.all_tasks, seed=seed, heads=tuple(study.heads))
+    return [score_outputs(run)]
+
+
+def _judgements(study: Study, run: Run, tell: Tell) -> list[Judgement]:
+    from fedveil.attacks.panel import panel
+
+    attacks = study.attacks
+    judges = panel(attacks.panel, seed=child_seed(run.federation.seed, "panel"), draws=attacks.draws)
+    total, started = len(judges.attackers) * len(study.asked), 0
+
+    def progress(line: str) -> None:
+        nonlocal started
+        tell(0.15 + 0.85 * started / total, line)
+        started += 1
+
+    judges = replace(judges, progress=progress)
+    view = run.view(attacks.view)
+    return [judges.judge(view, attribute) for attribute in study.asked]
+
+
+def _cotrained(study: Study, run: Run) -> dict[str, Any]:
+    from fedveil.attacks.cotrained import judge_cotrained
+
+    found: dict[str, Any] = {}
+    for attribute in study.asked if study.attacks.cotrained else []:
+        try:
+            found[attribute] = judge_cotrained(run, attribute, draws=study.attacks.draws).as_dict()
+        except InputError:  # this game trains no adversary against it
+            continue
+        found[attribute]["validation_balanced_accuracy"] = None
+    return found
+
+
+def _floors(study: Study, run: Run) -> dict[str, Any]:
+    from fedveil.attacks.floor import floor
+
+    data, seed = run.federation.data, child_seed(run.federation.seed, "floor")
+    return {
+        task: {
+            attribute: {
+                name: figure.as_dict() for name, figure in floor(data, task, attribute, seed=seed, draws=200).items()
+            }
+            for attribute in study.asked
+        }
+        for task in study.all_tasks
+    }
+
+
+def _certificates(study: Study, run: Run) -> dict[str, Any]:
+    """Return what holds against every attacker; only for what the observer of this study sees."""
+    from fedveil.data import Split
+
+    found: dict[str, Any] = {}
+    for name in study.asked:
+        attribute = run.federation.data.attribute(name)
+        counts = attribute.take(run.federation.data.rows(Split.TRAIN)).counts
+        priors = [float(count) / float(counts.sum()) for count in counts]
+        shield = run.federation.shield
+        certificates = shield.certificates(len(priors), priors) if study.attacks.view == "representations" else ()
+        found[name] = [certificate.as_dict() for certificate in certificates]
+    return found
+
+
+def sampled_rows(run: Run) -> np.ndarray:
+    """Return the test people whose releases are kept to be looked at: the same in every cell of a seed."""
+    from fedveil.data import Split
+
+    data = run.federation.data
+    rows = data.rows(Split.TEST)
+    chosen = numpy_generator(run.federation.seed, "sample of people").choice(
+        len(rows), min(SAMPLED_PEOPLE, len(rows)), replace=False
+    )
+    return np.sort(chosen)
+
+
+def _sample(study: Study, run: Run) -> Arrays:
+    if not releases(run, "representations"):
+        return {}
+    from fedveil.data import Split
+
+    places = sampled_rows(run)
+    released = run.release(Split.TEST)[places]
+    return {"released": released.astype(np.float32), **codes_of(study, run, places)}
+
+
+def sampled_inputs(study: Study, run: Run) -> Arrays:
+    """Return the same people's raw inputs."""
+    from fedveil.data import Split
+
+    places = sampled_rows(run)
+    data = run.federation.data
+    x = data.x[data.rows(Split.TEST)[places]]
+    return {"x": x.reshape(len(x), -1)[:, :2000].astype(np.float32), **codes_of(study, run, places)}
+
+
+def codes_of(study: Study, run: Run, places: np.ndarray) -> Arrays:
+    """Return the sampled people's attributes, and which records of the data they are."""
+    from fedveil.data import Split
+
+    data = run.federation.data
+    rows = data.rows(Split.TEST)[places]
+    return {"row": rows, **{f"code/{name}": data.attribute(name).codes[rows] for name in study.asked}}

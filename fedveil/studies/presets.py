@@ -1,0 +1,62 @@
+"""Presets: a table or figure of a paper (or a comparison of ours) as studies over the same parts.
+
+A preset is a YAML file in fedveil/presets/: `study` (or `studies`), `scales` (changes for quick and paper), and
+`paper`, the figures that the paper prints, each with the row that it belongs to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedveil.errors import InputError, nearest
+from fedveil.studies.reading import changed, read_yaml
+from fedveil.studies.study import Study, make_study
+
+FOLDER = Path(__file__).resolve().parents[1] / "presets"
+SCALES = ("quick", "paper")
+ROW = ("method", "strength", "task", "attribute", "attacker")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a preset holds at one scale."""
+
+    name: str
+    title: str
+    studies: list[Study]
+    paper: list[dict[str, Any]]
+
+
+def available() -> dict[str, str]:
+    """Return all presets' names and titles."""
+    found = {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in sorted(FOLDER.rglob("*.yaml"))}
+    return {name: str(read_yaml(path).get("title", "")) for name, path in found.items()}
+
+
+def read_preset(name: str, scale: str) -> Preset:
+    """Read a preset at a scale."""
+    if scale not in SCALES:
+        raise InputError(f"--scale {scale!r} is not known: {nearest(scale, SCALES)}")
+    known = available()
+    if name not in known:
+        raise InputError(f"no preset {name!r}: {nearest(name, known)}")
+    found = read_yaml(FOLDER / f"{name}.yaml")
+    studies = []
+    for values in found.get("studies") or [found["study"]]:
+        for key, value in (found.get("scales", {}).get(scale) or {}).items():
+            values = changed(values, key, value)
+        studies.append(make_study(values, f"preset {name}"))
+    return Preset(name, known[name], studies, found.get("paper") or [])
+
+
+def beside_paper(rows: list[dict[str, Any]], paper: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows, each with what the paper prints for it; several sources stand beside each other."""
+    joined = []
+    for row in rows:
+        printed = [one for one in paper if all(one.get(key, row[key]) == row[key] for key in ROW)]
+        figures = [{key: value for key, value in one.items() if key not in ROW} for one in printed]
+        found = {str(one.pop("source", place)): one for place, one in enumerate(figures)}
+        joined.append({**row, "paper": found})
+    return joined

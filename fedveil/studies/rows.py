@@ -1,0 +1,95 @@
+"""Results as rows: one per method, strength, task, attribute and attacker, averaged over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from fedveil.figures import Estimate
+
+if TYPE_CHECKING:
+    from fedveil.studies.results import CellResult
+
+LEAKAGE = ("balanced_accuracy", "accuracy", "auc", "advantage", "mutual_information_bits")
+
+
+def averaged(figures: Sequence[dict[str, float]]) -> Estimate:
+    """Return the mean over seeds.
+
+    Its half-widths join the mean half-width within a seed (people differ; seeds may share their test people, so
+    averaging does not shrink it) with t·s/√S over S seeds (training differs), as √(a² + b²).
+
+    >>> averaged([{"estimate": 0.8, "low": 0.78, "high": 0.82}])
+    Estimate(0.800 [0.780, 0.820] at 0.95)
+    """
+    points, lows, highs = (np.array([f[name] for f in figures], dtype=float) for name in ("estimate", "low", "high"))
+    mean, between = float(points.mean()), 0.0
+    if len(points) > 1:
+        between = float(student.ppf(0.975, len(points) - 1) * points.std(ddof=1) / math.sqrt(len(points)))
+    low, high = (float(np.hypot(np.mean(np.abs(ends - points)), between)) for ends in (lows, highs))
+    return Estimate(mean, mean - low, mean + high)
+
+
+def by_point(cells: Iterable[CellResult]) -> dict[tuple[str, float | None], list[CellResult]]:
+    """Return the cells of each method and strength, in the order in which they are planned."""
+    found: dict[tuple[str, float | None], list[CellResult]] = {}
+    for cell in cells:
+        found.setdefault((cell.method, cell.strength), []).append(cell)
+    return found
+
+
+def rows_of(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
+    """Return all rows."""
+    rows = []
+    for (method, strength), same in by_point(cells).items():
+        for task in same[0].result["utility"]:
+            utility = _utility([cell.result["utility"][task] for cell in same])
+            for attribute in same[0].result["leakage"]:
+                judged = [cell.result["leakage"][attribute] for cell in same]
+                start = {"method": method, "strength": strength, "task": task, "attribute": attribute}
+                seeds = [cell.seed for cell in same]
+                retrained = [one["worst"] for one in judged]
+                cotrained = [cell.result["cotrained"].get(attribute) for cell in same]
+                for attacker, found in (("retrained", retrained), ("cotrained", cotrained)):
+                    if None in found:
+                        continue
+                    rows.append(
+                        {
+                            **start,
+                            "attacker": attacker,
+                            "attacker_name": _commonest([one["name"] for one in found]),
+                            "seeds": seeds,
+                            "utility": utility,
+                            "leakage": _leakage(found, judged),
+                            "paper": {},
+                        }
+                    )
+    return rows
+
+
+def _utility(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        **{name: averaged([one[name] for one in found]).as_dict() for name in ("accuracy", "balanced_accuracy")},
+        "prior": float(np.mean([one["prior"] for one in found])),
+        "validation_accuracy": float(np.mean([one["validation_accuracy"] for one in found])),
+        "head": _commonest([one["head"] for one in found]),
+    }
+
+
+def _leakage(found: Sequence[dict[str, Any]], judged: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    selected = [one["validation_balanced_accuracy"] for one in found]
+    return {
+        **{name: averaged([one[name] for one in found]).as_dict() for name in LEAKAGE},
+        "prior": averaged([one["prior"] for one in judged]).as_dict(),
+        "chance": 1 / len(judged[0]["classes"]),
+        "validation_balanced_accuracy": None if None in selected else float(np.mean(selected)),
+        "detectable_advantage": float(np.mean([one["detectable_advantage"] for one in judged])),
+    }
+
+
+def _commonest(names: Sequence[str]) -> str:
+    return max(dict.fromkeys(names), key=names.count)

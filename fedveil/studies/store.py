@@ -1,0 +1,176 @@
+"""A study's directory: what stands in it, who may write to it, and which cells are finished.
+
+Every file is written beside its place, flushed to disk and renamed, so that a crash or a power cut leaves the old one
+or the new one whole. A cell counts as finished once its result.json is there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from fedveil import __version__
+from fedveil.errors import InputError
+from fedveil.files import write_atomically
+from fedveil.studies.cells import Cell, shared_parts
+from fedveil.studies.check import Plan
+from fedveil.studies.provenance import code_digest, revision
+
+FORMAT = 1
+OURS = {"study.json", "cells", "results.json", "results.csv", "results.parquet", "report.html"}
+
+
+class Store:
+    """The directory of one study."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def cell(self, cell: Cell) -> Path:
+        """Return a cell's own directory."""
+        return self.folder / "cells" / cell.id
+
+    @property
+    def known(self) -> dict[str, Any] | None:
+        """What study.json says, or None where there is none."""
+        return read_study_file(self.folder) if (self.folder / "study.json").exists() else None
+
+    def check(self, plan: Plan) -> list[str]:
+        """Refuse a directory that belongs to something else, saying what differs; return warnings."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{self.folder}: is a file; name a directory with --out")
+        known = self.known
+        if known is None:
+            strange = sorted(p.name for p in self.folder.iterdir() if p.name != ".lock") if self.folder.exists() else []
+            if strange:
+                raise InputError(
+                    f"{self.folder}: holds other files ({strange[0]}, …) and no study; name an empty one with --out"
+                )
+            return []
+        differs = _differences(known["study"], plan)
+        if known.get("data") != plan.digest:
+            differs.append("the data's records are others")
+        if differs:
+            raise InputError(
+                f"{self.folder}: holds another study: {'; '.join(differs[:3])}; name another directory with --out, "
+                "or discard its results with --fresh"
+            )
+        warnings = []
+        for cell in plan.cells:
+            made_by = self.made_by(cell)
+            if made_by is not None and made_by.get("code") != code_digest():
+                was = f"{made_by.get('fedveil')} ({made_by.get('revision') or 'revision unknown'})"
+                warnings.append(
+                    f"{cell.id}: was computed by other code, fedveil {was}, and is kept; --fresh computes it anew"
+                )
+        return warnings
+
+    def made_by(self, cell: Cell) -> dict[str, Any] | None:
+        """Return which code a finished cell was computed by; None where it is not finished."""
+        if self.result(cell) is None:
+            return None
+        config = read_json(self.cell(cell) / "config.json") or {}
+        versions = config.get("versions", {})
+        return {**versions, "revision": config.get("revision")}
+
+    def result(self, cell: Cell) -> dict[str, Any] | None:
+        """Return a finished cell's result; None where it is not finished, or its file is damaged."""
+        return sound_result(read_json(self.cell(cell) / "result.json"), cell.id)
+
+    def open(self, plan: Plan, command: str) -> None:
+        """Write down what the directory is for."""
+        facts = {
+            "format": FORMAT,
+            "name": plan.study.name,
+            "study": plan.study.model_dump(mode="json"),
+            "command": command,
+            "version": __version__,
+            "revision": revision(),
+            "data": plan.digest,
+            "cells": [cell.as_dict() for cell in plan.cells],
+        }
+        (self.folder / "cells").mkdir(parents=True, exist_ok=True)
+        write_atomically(self.folder / "study.json", json.dumps(facts, indent=1))
+
+    def discard(self) -> None:
+        """Remove a study's results, and nothing that is not ours."""
+        if self.known is None and (self.folder / "cells").exists():
+            raise InputError(f"{self.folder}: holds a folder 'cells' but no study; nothing was discarded")
+        for path in sorted(self.folder.iterdir()) if self.folder.exists() else []:
+            if path.name == "cells":
+                shutil.rmtree(path)
+            elif path.name in OURS or path.name.startswith("inputs-seed"):
+                path.unlink()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory: a second run on it is refused. A killed process lets go of it."""
+        fresh = not self.folder.exists()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.folder / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise InputError(f"{self.folder}: another run is at work here; wait for it, or use --out") from None
+        try:
+            yield
+        finally:
+            lock.release()
+            if fresh and not (self.folder / "study.json").exists():  # refused before anything was written
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def read_study_file(folder: Path) -> dict[str, Any]:
+    """Return what study.json says; refuse a directory that holds no study of a version that we can read."""
+    path = folder / "study.json"
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such directory; name one that `fedveil run` has written")
+    if not path.exists():
+        raise InputError(f"{folder}: holds no study (study.json is missing); name one that `fedveil run` has written")
+    facts = read_json(path)
+    if facts is None or not isinstance(facts.get("study"), dict) or not isinstance(facts.get("cells"), list):
+        raise InputError(f"{path}: is damaged; discard the directory's results with --fresh")
+    if facts.get("format") != FORMAT:
+        raise InputError(
+            f"{folder}: written in format {facts.get('format')} by fedveil {facts.get('version')}; this is fedveil "
+            f"{__version__}, which reads format {FORMAT}"
+        )
+    return facts
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return a JSON object; None where the file is missing, damaged, or holds something else."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def sound_result(found: dict[str, Any] | None, cell_id: str) -> dict[str, Any] | None:
+    """Return a result that has what every reader relies on; None for any other."""
+    if found is None or found.get("format") != FORMAT or found.get("cell", {}).get("id") != cell_id:
+        return None
+    return found if all(isinstance(found.get(part), dict) for part in ("utility", "leakage", "floor")) else None
+
+
+def _differences(known: dict[str, Any], plan: Plan) -> list[str]:
+    """Say in which shared fields a directory's study differs; more methods, strengths or seeds are no difference."""
+    shared = shared_parts(plan.study)
+    found = [] if known.get("name") == plan.study.name else [f"name was {known.get('name')!r}, is {plan.study.name!r}"]
+
+    def compare(was: Any, now: Any, path: str) -> None:
+        if isinstance(was, dict) and isinstance(now, dict):
+            for key in sorted(set(was) | set(now)):
+                compare(was.get(key), now.get(key), f"{path}.{key}" if path else key)
+        elif was != now:
+            found.append(f"{path} was {was!r}, is {now!r}")
+
+    compare({name: known.get(name) for name in shared}, shared, "")
+    return found

@@ -1,0 +1,68 @@
+"""A worker process: takes cells from stdin, a JSON line each, and tells on stdout how they go.
+
+It is a plain child process: no code travels, only values. When its parent is gone stdin ends, and so does it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+from fedveil.errors import InputError
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends its workers
+    channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print must not look like our lines
+    speaking = threading.Lock()
+
+    def tell(kind: str, value: Any) -> None:
+        with speaking:
+            channel.write(json.dumps([kind, value]) + "\n")
+            channel.flush()
+
+    jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(jobs,), daemon=True).start()
+    while True:
+        _serve(jobs.get(), tell)
+
+
+def _listen(jobs: queue.SimpleQueue[dict[str, Any]]) -> None:
+    for line in sys.stdin:
+        jobs.put(json.loads(line))
+    os._exit(0)  # the parent is gone or done: whatever is unfinished can be continued from its checkpoint
+
+
+def _serve(job: dict[str, Any], tell: Any) -> None:
+    import torch
+
+    from fedveil.studies.cell_run import run_cell
+    from fedveil.studies.cells import Cell
+    from fedveil.studies.study import Method, Study
+
+    study = Study.model_validate(job["study"])
+    torch.set_num_threads(study.threads)
+    try:
+        run_cell(study, Method.model_validate(job["method"]), Cell(**job["cell"]), Path(job["folder"]), tell)
+    except InputError as fault:
+        tell("failed", str(fault))
+    except OSError as fault:
+        tell("disk", f"{fault.strerror or fault}{f': {fault.filename}' if fault.filename else ''}")
+    except Exception as fault:
+        traceback.print_exc()
+        tell("failed", f"{type(fault).__name__}: {fault}")
+    else:
+        tell("done", None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Every field of a study is checked, and every fault is told by field, value and what is allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedveil.errors import InputError
+from fedveil.studies.cells import cell_of, make_federation, make_game, plan
+from fedveil.studies.check import checked
+from fedveil.studies.reading import changed
+from fedveil.studies.study import make_study
+
+TINY: dict[str, Any] = {
+    "name": "tiny",
+    "data": {"source": "synthetic", "target": "y", "sensitive": ["u"], "options": {"n": 600}},
+    "federation": {"devices": 4, "rounds": 2},
+    "methods": [
+        {"name": "none", "game": "undefended"},
+        {"name": "adversarial", "game": {"kind": "adversarial", "attribute": "u"}, "strengths": [1, 2]},
+        {"name": "channel", "game": "undefended", "shield": "certified", "varies": "shield.sigma", "strengths": [0.5]},
+    ],
+    "drop_columns": [1],
+    "attacks": {"panel": ["logistic"], "draws": 100},
+}
+
+
+def refused(key: str, value: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        checked(make_study(changed(TINY, key, value), "tiny.yaml"))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("sedes", [1], "unknown field 'sedes': did you mean 'seeds'?"),
+        ("federation.fration", 1, "unknown field 'federation.fration': did you mean 'fraction'?"),
+        ("methods.none.strengts", [1], "unknown field 'methods.none.strengts': did you mean 'strengths'?"),
+        ("federation.fraction", 2, "federation.fraction: 2 is not allowed; it should be less than or equal to 1"),
+        ("federation.rounds", 0, "federation.rounds: 0 is not allowed"),
+        ("federation", 3, "federation: 3 is not allowed"),
+        ("methods", [], "methods: [] is not allowed"),
+        ("methods.adversarial.strengths", "abc", "methods.adversarial.strengths: 'abc' is not allowed"),
+        ("methods.adversarial.strengths", [True], "a number, not yes or no"),
+        ("methods.adversarial.strengths", [1, 1], "each value once"),
+        ("methods.adversarial.strengths", [float("nan")], "finite"),
+        ("methods.adversarial.strengths", [-1], "methods.adversarial.game: adversarial training: strength must not be"),
+        ("methods.channel.strengths", [0], "methods.channel.shield: certified channel: sigma 0.0"),
+        ("methods.none.strengths", [1], "vary game.strength, but undefended has no such setting"),
+        ("methods.channel.varies", "shield.sgima", "did you mean 'sigma'?"),
+        ("methods.channel.varies", "sigma", "write game.<setting> or shield.<setting>"),
+        ("methods.none.varies", "game.width", "there are no strengths"),
+        ("methods.adversarial.varies", "shield.sigma", "the method has none"),
+        ("methods.none.game", "undefnded", "game 'undefnded' is not known: did you mean 'undefended'?"),
+        ("methods.none.game", {"kind": "undefended", "hiden": [3]}, "methods.none.game: unknown setting 'hiden'"),
+        ("methods.none.game", {"kind": "undefended", "hidden": "x"}, "methods.none.game.hidden: 'x' is not allowed"),
+        ("methods.none.shield", "certfied", "did you mean 'certified'?"),
+        ("methods.none.shield", "certified", "methods.none.shield: setting 'sigma' is missing"),
+        ("methods.none.name", "<script>", "letters, digits, spaces"),
+        ("methods.none.name", "channel", "each value once"),
+        ("seeds", [-1], "seeds.0: -1 is not allowed"),
+        ("seeds", [1, 1], "each value once"),
+        ("name", "../../etc", "name: '../../etc' is not allowed"),
+        ("drop_columns", "sure", "drop_columns: 'sure' is not allowed; it should be auto"),
+        ("drop_columns", [-1], "drop_columns: [-1] is not allowed; it should be auto"),
+        ("drop_columns", [99], "99"),
+        ("data.source", "adlut", "did you mean 'adult'?"),
+        ("data.sensitive", ["v"], "v"),
+        ("data.options", {"m": 3}, "synthetic: no option 'm'"),
+        ("tasks", ["z"], "tasks: 'z' is no label"),
+        ("attacks.panel", ["logistik"], "did you mean 'logistic'?"),
+        ("attacks.attributes", ["w"], "attacks.attributes: 'w' is no sensitive attribute"),
+        ("attacks.view", "reps", "attacks.view: 'reps' is not allowed; it should be 'representations'"),
+        ("attacks", {"view": "updates"}, "attacks.rounds: a view of updates needs recorded rounds"),
+        ("attacks", {"view": "updates", "rounds": [9], "shadows": 3}, "round 9 is never played"),
+        ("federation.partition", "dirichlet", "federation.partition: setting 'alpha' is missing"),
+        ("federation.aggregation", "krumm", "did you mean 'krum'?"),
+        ("heads", ["mpl"], "heads.0: 'mpl' is not allowed"),
+    ],
+)
+def test_faults_are_told_by_field_value_and_what_is_allowed(key: str, value: Any, said: str) -> None:
+    assert said in refused(key, value)
+
+
+def test_a_missing_field_is_named_with_what_it_is_for() -> None:
+    with pytest.raises(InputError, match="field 'data' is missing; it says: What the devices hold"):
+        make_study({key: value for key, value in TINY.items() if key != "data"})
+
+
+def test_the_plan_holds_every_method_strength_and_seed_and_the_baseline() -> None:
+    found = checked(make_study(changed(TINY, "seeds", [0, 5])))
+    assert [(cell.method, cell.strength, cell.seed) for cell in found.cells] == [
+        (name, strength, seed)
+        for seed in (0, 5)
+        for name, strength in (
+            ("none", None),
+            ("adversarial", 1),
+            ("adversarial", 2),
+            ("channel", 0.5),
+            ("drop-columns", 1),
+        )
+    ]
+    assert len({cell.id for cell in found.cells}) == 10
+
+
+def test_a_cell_is_named_by_all_that_determines_it() -> None:
+    study = make_study(TINY)
+    method = study.methods[1]
+    same = cell_of(make_study(changed(TINY, "seeds", [0, 1])), method, 1.0, 0)
+    assert cell_of(study, method, 1.0, 0) == same
+    for key, value in (
+        ("federation.rounds", 3),
+        ("attacks.panel", ["boosting"]),
+        ("threads", 2),
+        ("data.options", {"n": 601}),
+        ("heads", ["logistic"]),
+    ):
+        other = make_study(changed(TINY, key, value))
+        assert cell_of(other, method, 1.0, 0).id != same.id, key
+    deeper = make_study(
+        changed(TINY, "methods.adversarial.game", {"kind": "adversarial", "attribute": "u", "width": 9})
+    )
+    assert cell_of(deeper, deeper.methods[1], 1.0, 0).id != same.id
+    assert cell_of(study, method, 2.0, 0).id != same.id
+
+
+def test_settings_reach_the_parts() -> None:
+    values = changed(TINY, "federation.partition", {"kind": "dirichlet", "alpha": 0.7})
+    values = changed(values, "federation.aggregation", "median")
+    values = changed(values, "methods.adversarial.game.optimiser", {"kind": "adam", "learning_rate": 0.02})
+    study = make_study(values)
+    from fedveil.studies.cells import load_data
+
+    federation = make_federation(study, study.methods[2], 0.5, 3, load_data(study, 3))
+    assert (federation.seed, len(federation.partition), type(federation.aggregation).__name__) == (3, 4, "Median")
+    assert federation.shield.sigma == 0.5  # type: ignore[attr-defined]
+    game = make_game(study.methods[1], 2.0)
+    assert (game.strength, game.optimiser.learning_rate) == (2.0, 0.02)  # type: ignore[attr-defined]
+
+
+def test_several_attributes_have_a_baseline_each(published: Any) -> None:
+    published("adult")
+    values = changed(
+        TINY, "data", {"source": "adult", "target": "income", "sensitive": ["sex", "race"], "records": 500}
+    )
+    values = changed(values, "methods", [{"name": "none", "game": "undefended"}])
+    found = checked(make_study(values))
+    assert [method.name for method in found.methods] == ["none", "drop-columns (sex)", "drop-columns (race)"]
+    assert len(plan(found.study, found.methods)) == 3

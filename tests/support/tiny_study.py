@@ -1,0 +1,54 @@
+"""A tiny study, and commands run as a person would run them: in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+TINY: dict[str, Any] = {
+    "name": "tiny",
+    "data": {"source": "synthetic", "target": "y", "sensitive": ["u"], "options": {"n": 600}},
+    "federation": {"devices": 5, "rounds": 6},
+    "methods": [
+        {"name": "none", "game": "undefended"},
+        {"name": "adversarial", "game": {"kind": "adversarial", "attribute": "u"}, "strengths": [1, 4]},
+    ],
+    "drop_columns": [1],
+    "attacks": {"panel": ["logistic"], "draws": 100},
+    "checkpoint_seconds": 0,
+}
+VOLATILE = {"timing.json", ".lock", "study.json"}
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "fedveil", *map(str, arguments)]
+
+
+def environment(**further: str) -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", **further}
+
+
+def fedveil(*arguments: str | Path, **further: str) -> subprocess.CompletedProcess[str]:
+    """Run one command to its end."""
+    return subprocess.run(
+        command(*arguments), capture_output=True, text=True, env=environment(**further), timeout=300, check=False
+    )
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Return every file that must not depend on how a study came to its end."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in VOLATILE
+    }
+
+
+def last_json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert isinstance(found, dict)
+    return found
