@@ -5,7 +5,7 @@ BIN := .venv/bin
 FEDVEIL_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 export FEDVEIL_DATA
 
-.PHONY: demo test test-slow lint types docs reproduce bench setup clean
+.PHONY: demo test test-slow lint types docs schema reproduce bench setup clean
 
 setup: .venv/.installed
 
@@ -33,6 +33,10 @@ types: setup
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# docs/study.schema.json and docs/study-fields.md, from the models and docstrings.
+schema: setup
+	$(BIN)/python -m fedveil.studies.field_docs
 
 bench: setup
 	$(BIN)/python benchmarks/engine.py

@@ -20,7 +20,7 @@ COMMON = {
     "patience": "stop after so many rounds without a better one; null: never early",
     "devices": "how many; the federation's number if unsaid",
     "per_device": "how many shards each device gets",
-    "by": "what records are sorted by: label, or a sensitive attribute",
+    "by": "what records are sorted by: label, a sensitive attribute, or null for not at all",
     "sigma": "the noise's deviation σ",
     "radius": "the norm R to which a representation is clipped",
     "columns": "how many to leave out, the most telling first",
