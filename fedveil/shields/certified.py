@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from fedveil.errors import InputError
@@ -11,7 +12,9 @@ from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Shield
 
 if TYPE_CHECKING:
-    from fedveil.certificates import GaussianRelease
+    import numpy.typing as npt
+
+    from fedveil.certificates import Certificate, GaussianRelease
 
 
 class CertifiedChannel(Shield):
@@ -26,6 +29,7 @@ class CertifiedChannel(Shield):
 
     name = "certified channel"
     acts_on = frozenset({Kind.REPRESENTATION})
+    certifies = acts_on
 
     def __init__(self, sigma: float, radius: float = 1.0) -> None:
         if not (0 < sigma < float("inf") and 0 < radius < float("inf")):
@@ -38,6 +42,18 @@ class CertifiedChannel(Shield):
         from fedveil.certificates import GaussianRelease  # half a second that an unshielded run need not wait
 
         return GaussianRelease(radius=self.radius, sigma=self.sigma, norm_enforced_at_release=True)
+
+    def certificates(self, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
+        """Certify advantage, balanced accuracy and accuracy on an attribute of K values with these priors."""
+        known = len(np.asarray(priors))
+        if known != values:
+            raise InputError(f"certified channel: {known} priors for {values} values; give one for each")
+        release = self.release
+        return (
+            release.certify_advantage(values),
+            release.certify_balanced_accuracy(values),
+            release.certify_accuracy(priors),
+        )
 
     def change(self, message: Message, context: Context) -> Message:
         """Clip every row and add noise drawn from the device's generator."""

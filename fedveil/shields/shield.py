@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from fedveil.errors import InputError
-from fedveil.randomness import child_seed
+from fedveil.randomness import child_seed, torch_generator
 from fedveil.shields.message import LEAVING, Context, Damage, Kind, Message
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from fedveil.certificates import Certificate
     from fedveil.data.attribute_data import AttributeData
 
 
@@ -30,10 +33,16 @@ class Shield(ABC):
 
     name: str = "shield"
     acts_on: frozenset[Kind] = LEAVING
+    certifies: frozenset[Kind] = frozenset()
+    """Kinds of messages whose certificate this shield's own work gives; a chain keeps it true for them."""
 
     def prepared(self, data: AttributeData, seed: int) -> Shield:
         """Return the shield with what all devices are told beforehand, learned from these training records alone."""
         return self
+
+    def certificates(self, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
+        """Return what no observer can beat on an attribute of so many values with these priors; by default nothing."""
+        return ()
 
     @abstractmethod
     def change(self, message: Message, context: Context) -> Message:
@@ -71,20 +80,34 @@ class Identity(Shield):
 
 
 class Chain(Shield):
-    """Several shields, one after another; one that fails stops them all."""
+    """Several shields, one after another; one that fails stops them all.
+
+    A member's certificate is the chain's. What stands before it does not matter: the bound holds for whatever is sent
+    into it, even u itself. What stands behind it works on its output, and no processing of an output tells more than
+    the output does. That this is all it works on is seen to: later members' contexts hold no records, no model and no
+    policy, and their randomness does not tell the noise.
+    """
 
     def __init__(self, shields: Sequence[Shield]) -> None:
         self.shields = tuple(shields)
         self.name = " → ".join(shield.name for shield in self.shields) or "none"
         self.acts_on = frozenset().union(*(shield.acts_on for shield in self.shields))
+        self.certifies = frozenset().union(*(shield.certifies for shield in self.shields))
 
     def prepared(self, data: AttributeData, seed: int) -> Chain:
         """Prepare each shield, all on the same records: none sees what the others would have left of them."""
         ready = [shield.prepared(data, child_seed(seed, "link", link)) for link, shield in enumerate(self.shields)]
         return Chain(ready)
 
+    def certificates(self, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
+        """Return all members' certificates: each of them holds."""
+        return tuple(one for shield in self.shields for one in shield.certificates(values, priors))
+
     def change(self, message: Message, context: Context) -> Message:
         """Apply each shield to what the one before it would have sent."""
         for shield in self.shields:
             message, _ = shield.apply(message, context)
+            if message.kind in shield.certifies:
+                seed = int(torch.randint(2**62, (1,), generator=context.generator))
+                context = Context(context.device, context.round, torch_generator(seed, "behind a certificate"))
         return message
