@@ -1,12 +1,12 @@
 """A rehearsal before the first round: every loss once, on a few records, so that faults are told in words.
 
 Networks are in training mode, as they will be. A draw from torch's global state is a fault, too: the same seed would
-give other results, and the engines would differ.
+give other results, and the engines would differ. And so is a setting that no loss asks for: it is misspelt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fedveil.data.attribute import IntArray
 from fedveil.data.attribute_data import Split
-from fedveil.errors import InputError
+from fedveil.errors import InputError, nearest
 from fedveil.federation.prepare import CountedDropout
 from fedveil.federation.stacked.situation import Situation
 from fedveil.games.play import Play
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 def rehearse(run: Run) -> None:
     """Run every loss on a few records; say which player's shapes do not fit."""
     modules = _in_training(run)
+    asked: set[str] = set()
     for stage in run.stages:
         rows = _telling_rows(run, stage, Split.TRAIN)
         for move in stage.moves:
             for name, module in modules.items():
                 module.requires_grad_(name in move.players)
             where = f"stage {stage.name!r}, move {move.title!r}"
-            loss, seen = _try(run, stage, move.loss, rows, modules, where)
+            loss, seen = _try(run, stage, move.loss, rows, modules, where, asked)
             if loss.shape not in (torch.Size([len(rows)]), torch.Size([])):
                 raise InputError(
                     f"{where}: the loss has shape {tuple(loss.shape)} for {len(rows)} records; "
@@ -45,16 +46,47 @@ def rehearse(run: Run) -> None:
             if not len(held_out):
                 raise InputError(f"stage {stage.name!r} selects on validation records, but the data has none")
             where = f"stage {stage.name!r}, validation"
-            loss, seen = _try(run, stage, stage.validation, held_out, run.model().modules, where)
+            loss, seen = _try(run, stage, stage.validation, held_out, run.model().modules, where, asked)
             if loss.shape != torch.Size([len(held_out)]):
                 raise InputError(
                     f"{where}: the loss has shape {tuple(loss.shape)} for {len(held_out)} records; "
                     f"it must give one value per record{seen}"
                 )
+    for name in run.federation.settings:
+        if name not in asked:
+            raise InputError(f"setting {name!r} is read by no loss of {run.game.name}: {nearest(name, sorted(asked))}")
+
+
+class _Asked(Mapping[str, Tensor]):
+    """Settings that remember what was asked for."""
+
+    def __init__(self, settings: Mapping[str, Tensor], asked: set[str]) -> None:
+        self.settings, self.asked = settings, asked
+
+    def __getitem__(self, name: str) -> Tensor:
+        self.asked.add(name)
+        return self.settings[name]
+
+    def __contains__(self, name: object) -> bool:
+        self.asked.add(str(name))
+        return name in self.settings
+
+    def __iter__(self) -> Iterator[str]:
+        self.asked.update(self.settings)
+        return iter(self.settings)
+
+    def __len__(self) -> int:
+        return len(self.settings)
 
 
 def _try(
-    run: Run, stage: Stage, function: Loss, rows: IntArray, modules: Mapping[str, nn.Module], where: str
+    run: Run,
+    stage: Stage,
+    function: Loss,
+    rows: IntArray,
+    modules: Mapping[str, nn.Module],
+    where: str,
+    asked: set[str],
 ) -> tuple[Tensor, str]:
     """Return the loss of some records, and what went through which player in words."""
 
@@ -73,7 +105,7 @@ def _try(
         for name, values in run.federation.settings.items()
     }
     data = {name: column[few] for name, column in run.readable(stage.reads).items()}
-    play = Play(data, None, settings, send)
+    play = Play(data, None, _Asked(settings, asked), send)
     dice = torch.get_rng_state()
     try:
         loss = function(play)

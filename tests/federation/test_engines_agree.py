@@ -77,11 +77,11 @@ def federations(draw):
     }
 
 
-def options_of(data, drawn):
+def options_of(data, drawn, reads_strength=True):
     options = {name: drawn[name] for name in ("devices", "fraction", "unreliable", "seed")}
     count = len(drawn["devices"].deal(data, drawn["seed"]))
     options |= {name: make(count) for name, make in drawn["per device"].items()}
-    if drawn["strength"]:
+    if drawn["strength"] and reads_strength:  # a setting that a game never reads is refused
         options["settings"] = {"strength": 0.5 if drawn["strength"] == "one" else np.linspace(0, 2, count)}
     return options
 
@@ -90,7 +90,8 @@ def options_of(data, drawn):
 @given(drawn=federations(), optimiser=optimisers, work=work)
 def test_fedavg(make_data, play_both, gap, drawn, optimiser, work):
     data = make_data(drawn["rows"])
-    assert gap(*play_both(data, FedAvg(hidden=(3,), optimiser=optimiser, **work), **options_of(data, drawn))) < CLOSE
+    game = FedAvg(hidden=(3,), optimiser=optimiser, **work)
+    assert gap(*play_both(data, game, **options_of(data, drawn, reads_strength=False))) < CLOSE
 
 
 @settings(max_examples=35, **RELAXED)
@@ -118,7 +119,7 @@ def test_adversarial_training(make_data, play_both, gap, drawn, optimiser, work,
 def test_autoencoder(make_data, play_both, gap, drawn, optimiser, work):
     data = make_data(drawn["rows"])
     game = Autoencoder(hidden=(3,), width=2, optimiser=optimiser, **work)
-    assert gap(*play_both(data, game, **options_of(data, drawn))) < CLOSE
+    assert gap(*play_both(data, game, **options_of(data, drawn, reads_strength=False))) < CLOSE
 
 
 @dataclass(frozen=True)
