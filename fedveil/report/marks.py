@@ -1,0 +1,71 @@
+"""How methods look in every chart: a colour and a shape each, so that neither eye nor printer needs the colour.
+
+Colours are of the Okabe–Ito kind, told apart by colour-blind people; each has a form for light and for dark paper with
+a contrast of at least 3 to 1 against it. Eight colours and eleven shapes make 88 different marks before one returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+LIGHT_PAPER, DARK_PAPER = "#fffdf9", "#16181c"
+
+COLOURS = (  # on light paper, on dark paper
+    ("#0072b2", "#56b4e9"),
+    ("#c25400", "#f0924a"),
+    ("#007f5c", "#35c79b"),
+    ("#a6357f", "#e38bc0"),
+    ("#8a6d00", "#e2c541"),
+    ("#5b4bb7", "#a99cf5"),
+    ("#9a1f2e", "#ff8f8f"),
+    ("#4d6b00", "#b2d34e"),
+)
+_NONE = ("#3c3c3c", "#d8d8d8", "x", "X")
+_BASELINES = (  # dropping columns, once against each attribute
+    ("#6a6a6a", "#a8a8a8", "square", "s"),
+    ("#6a6a6a", "#a8a8a8", "diamond-wide", "d"),
+    ("#6a6a6a", "#a8a8a8", "hourglass", "H"),
+)
+_SHAPES = (  # plotly's name, matplotlib's
+    ("circle", "o"),
+    ("diamond", "D"),
+    ("triangle-up", "^"),
+    ("triangle-down", "v"),
+    ("pentagon", "p"),
+    ("star", "*"),
+    ("hexagon", "h"),
+    ("triangle-left", "<"),
+    ("triangle-right", ">"),
+    ("cross", "P"),
+    ("octagon", "8"),
+)
+
+
+class Mark(NamedTuple):
+    """One method's mark: its colour on light and on dark paper, its shape for plotly and for matplotlib."""
+
+    light: str
+    dark: str
+    symbol: str
+    marker: str
+
+
+def marks(methods: Sequence[str]) -> dict[str, Mark]:
+    """Give every method its mark; no defence and the drop-columns baseline are grey, and alike in all reports.
+
+    >>> marks(["none", "adversarial"])["none"].symbol, marks(["none", "adversarial"])["adversarial"].symbol
+    ('x', 'circle')
+    """
+    given: dict[str, Mark] = {}
+    baselines = others = 0
+    for method in methods:
+        if method == "none":
+            given[method] = Mark(*_NONE)
+        elif method.startswith("drop-columns"):
+            given[method] = Mark(*_BASELINES[baselines % len(_BASELINES)])
+            baselines += 1
+        else:
+            given[method] = Mark(*COLOURS[others % len(COLOURS)], *_SHAPES[others % len(_SHAPES)])
+            others += 1
+    return given
