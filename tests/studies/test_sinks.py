@@ -257,7 +257,7 @@ def test_a_sink_that_fails_says_that_the_results_are_there(name: str, study: Stu
     broken.cells[0].result["leakage"] = {"sex": {}}
     shutil.rmtree(study.folder / "mlflow", ignore_errors=True)
     with pytest.raises(
-        InputError, match=f"--sink {name}: cannot be written .*results are in .*a study and complete"
+        InputError, match=f"--sink {name}: cannot be written .*own results are in .*a study, untouched"
     ) as told:
         write_sinks([name], broken)
     assert "\n" not in str(told.value)

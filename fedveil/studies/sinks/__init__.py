@@ -31,7 +31,7 @@ def check_sinks(names: Sequence[str]) -> None:
 def write_sinks(names: Sequence[str], results: StudyResults) -> None:
     """Write a study's finished cells to each sink; written again, they replace what was there.
 
-    Where one fails the results themselves are complete already, and the error says so.
+    Where one fails the study's own results are written already, and the error says where.
     """
     check_sinks(names)
     for name in dict.fromkeys(names):
@@ -40,5 +40,5 @@ def write_sinks(names: Sequence[str], results: StudyResults) -> None:
         except Exception as fault:
             why = f"{type(fault).__name__}: {fault}"
             raise InputError(
-                f"--sink {name}: cannot be written ({why}); the study's results are in {results.folder} and complete"
+                f"--sink {name}: cannot be written ({why}); the study's own results are in {results.folder}, untouched"
             ) from fault
