@@ -94,6 +94,9 @@ class Chain(Shield):
         self.acts_on = frozenset().union(*(shield.acts_on for shield in self.shields))
         self.certifies = frozenset().union(*(shield.certifies for shield in self.shields))
 
+    def __repr__(self) -> str:
+        return f"Chain({list(self.shields)!r})"  # sets of kinds print in another order in another process
+
     def prepared(self, data: AttributeData, seed: int) -> Chain:
         """Prepare each shield, all on the same records: none sees what the others would have left of them."""
         ready = [shield.prepared(data, child_seed(seed, "link", link)) for link, shield in enumerate(self.shields)]

@@ -84,6 +84,12 @@ def test_a_chain_applies_its_shields_in_order():
     assert damage.l2 == pytest.approx(np.hypot(4, 5))  # of the whole chain, not of its last link
 
 
+def test_a_chain_is_written_the_same_in_every_process():
+    """A saved run knows its shield by this; sets would print in the order of this process's hashes."""
+    chain = Chain([CertifiedChannel(2.0), Chain([Identity()])])
+    assert repr(chain) == "Chain([CertifiedChannel(sigma=2.0, radius=1.0), Chain([Identity()])])"
+
+
 def test_a_shield_acts_on_its_kinds_alone():
     only_outputs = Change(lambda values, _: values * 0, frozenset({Kind.OUTPUT}))
     chain = Chain([only_outputs, double])
