@@ -16,6 +16,10 @@ class InputError(ValueError):
         super().__init__(" ".join(message.split()))
 
 
+class InterruptedWork(Exception):  # noqa: N818 (a person stopped it: that is no error)
+    """Work that a person stopped, with a line about what is left of it; the command line exits with 130."""
+
+
 def closest(name: str, choices: Iterable[str]) -> str | None:
     """Return the choice closest to a misspelt name, or None where all are far from it.
 

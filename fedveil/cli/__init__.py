@@ -14,7 +14,7 @@ import typer
 
 from fedveil import __version__
 from fedveil.cli import data, demo, leak, reproduce, run, tune
-from fedveil.errors import InputError
+from fedveil.errors import InputError, InterruptedWork
 
 # Typer carries click under another name in newer versions; the base of its faults is the same in all.
 _Fault: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -53,6 +53,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit with its code."""
     try:
         code = app(args=arguments, standalone_mode=False)
+        if code == 130:  # Typer's own word for Ctrl-C
+            _complain("interrupted")
     except InputError as fault:
         code = _complain(str(fault))
     except _Fault as fault:
@@ -62,6 +64,8 @@ def main(arguments: list[str] | None = None) -> None:
         code = _complain(f"{message} (see: {command} --help)") if message else 2  # no message: the help was shown
     except (KeyboardInterrupt, typer.Abort):
         code = _complain("interrupted", 130)
+    except InterruptedWork as fault:
+        code = _complain(str(fault), 130)
     except BrokenPipeError:  # the reader of our output has gone; there is nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1

@@ -18,6 +18,7 @@ from fedveil.studies.store import Store
 def show_dry_run(plan: Plan, folder: Path, workers: int, console: Console, as_json: bool) -> None:
     """Show the cells with estimated time and disk; a directory of another study is refused as it would be."""
     store = Store(folder)
+    store.check_place()
     warnings = store.check(plan)
     costs = estimate(plan, store)
     done = {cell.id for cell in plan.cells if store.result(cell) is not None}

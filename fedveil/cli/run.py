@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedveil.cli.output import JsonOption, console_for, print_json
+from fedveil.errors import InterruptedWork
 
 if TYPE_CHECKING:
     from fedveil.studies.check import Plan
@@ -83,8 +84,14 @@ def run_shown(plan: Plan, folder: Path, *, workers: int, fresh: bool, command: s
     done = 0 if fresh else sum(store.result(cell) is not None for cell in plan.cells)
     kept = f", {done} finished already" if done else ""
     console.print(f"{plan.study.name}: {len(plan.cells)} cells{kept}, results in {folder}", markup=False)
-    with study_progress(console, len(plan.cells) - done) as listener:
-        return run_study(plan, folder, workers=workers, fresh=fresh, command=command, listener=listener)
+    try:
+        with study_progress(console, len(plan.cells) - done) as listener:
+            return run_study(plan, folder, workers=workers, fresh=fresh, command=command, listener=listener)
+    except KeyboardInterrupt:
+        done = sum(store.result(cell) is not None for cell in plan.cells)
+        raise InterruptedWork(
+            f"interrupted; {done} of {len(plan.cells)} cells are finished, and the same command goes on"
+        ) from None
 
 
 def show_results(results: StudyResults, console: Console) -> None:
@@ -101,29 +108,20 @@ def show_results(results: StudyResults, console: Console) -> None:
     )
 
 
-def rows_table(rows: list[dict]) -> Table:  # type: ignore[type-arg]
-    """Return rows as a table for the terminal."""
-    table = Table()
-    for name in (
-        "method",
-        "strength",
-        "task",
-        "utility",
-        "attribute",
-        "attacker",
-        "balanced accuracy",
-        "accuracy",
-        "seeds",
-    ):
-        table.add_column(name, justify="right" if name in ("strength", "seeds") else "left")
+def rows_table(rows: list[dict[str, Any]]) -> Table:
+    """Return rows as a table for the terminal; a column that says the same everywhere becomes the title."""
+    same = {name: rows[0][name] for name in ("task", "attribute") if rows and len({row[name] for row in rows}) == 1}
+    title = ", ".join(f"{name}: {value}" for name, value in same.items())
+    table = Table(title=Text(title) if title else None, title_justify="left")
+    names = ["method", "strength", *(name for name in ("task", "attribute") if name not in same)]
+    for name in (*names, "utility (accuracy)", "attacker", "leakage (balanced acc.)", "leakage (accuracy)", "seeds"):
+        table.add_column(name, justify="right" if name in ("strength", "seeds") else "left", no_wrap=name != "attacker")
     for row in rows:
         weak = row["attacker"] == "cotrained"
+        given = {**row, "strength": "" if row["strength"] is None else f"{row['strength']:g}"}
         table.add_row(
-            Text(row["method"]),
-            "" if row["strength"] is None else f"{row['strength']:g}",
-            Text(row["task"]),
+            *(Text(str(given[name])) for name in names),
             shown(row["utility"]["accuracy"]),
-            Text(row["attribute"]),
             Text("co-trained (weak)" if weak else row["attacker_name"]),
             shown(row["leakage"]["balanced_accuracy"]),
             shown(row["leakage"]["accuracy"]),

@@ -50,8 +50,9 @@ def run_study(
     listener = listener or Listener()
     store = Store(folder)
     try:
+        store.check_place()  # before anything is written, the lock included
         if not fresh:
-            store.check(plan)  # before anything is written, the lock included
+            store.check(plan)
         with store.locked():
             if fresh:
                 store.discard()

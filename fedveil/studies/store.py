@@ -41,17 +41,22 @@ class Store:
         """What study.json says, or None where there is none."""
         return read_study_file(self.folder) if (self.folder / "study.json").exists() else None
 
-    def check(self, plan: Plan) -> list[str]:
-        """Refuse a directory that belongs to something else, saying what differs; return warnings."""
+    def check_place(self) -> None:
+        """Refuse a place that is no directory, or holds files but no study."""
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder}: is a file; name a directory with --out")
+        if (self.folder / "study.json").exists() or not self.folder.exists():
+            return
+        strange = sorted(path.name for path in self.folder.iterdir() if path.name != ".lock")
+        if strange:
+            raise InputError(
+                f"{self.folder}: holds other files ({strange[0]}, …) and no study; name an empty one with --out"
+            )
+
+    def check(self, plan: Plan) -> list[str]:
+        """Refuse a directory of another study, saying what differs; return warnings."""
         known = self.known
         if known is None:
-            strange = sorted(p.name for p in self.folder.iterdir() if p.name != ".lock") if self.folder.exists() else []
-            if strange:
-                raise InputError(
-                    f"{self.folder}: holds other files ({strange[0]}, …) and no study; name an empty one with --out"
-                )
             return []
         differs = _differences(known["study"], plan)
         if known.get("data") != plan.digest:
@@ -100,8 +105,6 @@ class Store:
 
     def discard(self) -> None:
         """Remove a study's results, and nothing that is not ours."""
-        if self.known is None and (self.folder / "cells").exists():
-            raise InputError(f"{self.folder}: holds a folder 'cells' but no study; nothing was discarded")
         for path in sorted(self.folder.iterdir()) if self.folder.exists() else []:
             if path.name == "cells":
                 shutil.rmtree(path)

@@ -40,12 +40,16 @@ def fedveil(*arguments: str | Path, **further: str) -> subprocess.CompletedProce
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    """Return every file that must not depend on how a study came to its end."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in VOLATILE
-    }
+    """Return every file that must not depend on how a study came to its end, or on who computed it."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name not in VOLATILE:
+            content = path.read_bytes()
+            if path.name == "config.json":
+                known = json.loads(content)
+                content = json.dumps({key: known[key] for key in ("cell", "study", "threads")}).encode()
+            found[path.relative_to(folder).as_posix()] = content
+    return found
 
 
 def last_json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
