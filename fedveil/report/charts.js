@@ -1,7 +1,7 @@
 "use strict";
 // The page's charts. Every string from the data reaches Plotly escaped; every chart has a table beside it.
 
-const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;");
 const cut = (text, most = 26) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 const digits = (value, n = 3) => (value === null || value === undefined ? "missing" : value.toFixed(n).replace("-", "−"));
 const told = (e) => (e ? `${digits(e[0])} [${digits(e[1])}, ${digits(e[2])}]` : "missing");
@@ -45,6 +45,7 @@ function layoutOf(look, more) {
   return layout;
 }
 const PRINT_WIDTH = 660;
+const MANY = 120; // beyond so many settings the frontier leaves its error bars to the table
 
 function draw(id, traces, layout) {
   const place = document.getElementById(id);
@@ -86,19 +87,22 @@ function drawFrontier() {
   const drawn = DATA.settings.map((s, i) => i).filter((i) => view && view.points[i]);
   if (!drawn.length) return note("frontier", "No setting has figures for this task and attribute yet.");
   document.getElementById("frontier").style.height = "";
-  const traces = [];
-  const stairs = view.front.map((i) => view.points[i]);
+  const traces = [], many = drawn.length > MANY;
+  // The front was chosen on validation; what the test shows to be dominated falls behind the stairs.
+  let top = -Infinity;
+  const stairs = view.front.map((i) => view.points[i]).filter((p) => p.utility[0] > top && ((top = p.utility[0]), true));
   const reach = Math.max(...drawn.map((i) => view.points[i].leakage[2]), ...view.bounds.filter((b) => b !== null));
-  traces.push({ x: [...stairs.map((p) => p.leakage[0]), reach], y: [...stairs.map((p) => p.utility[0]), stairs.length ? stairs[stairs.length - 1].utility[0] : null],
-    mode: "lines", line: { shape: "hv", color: look.strong, width: 1.6 }, opacity: 0.75, hoverinfo: "skip", name: "front" });
+  const front = { x: [...stairs.map((p) => p.leakage[0]), reach], y: [...stairs.map((p) => p.utility[0]), stairs.length ? stairs[stairs.length - 1].utility[0] : null],
+    mode: "lines", line: { shape: "hv", color: look.strong, width: 1.6 }, opacity: 0.75, hoverinfo: "skip", name: "front" };
+  if (!many) traces.push(front);
   DATA.methods.forEach((mark, m) => {
     const mine = drawn.filter((i) => DATA.settings[i].method === m).sort((a, b) => (DATA.settings[a].strength ?? 0) - (DATA.settings[b].strength ?? 0));
     if (!mine.length) return;
     const points = mine.map((i) => view.points[i]), colour = colourOf(mark, look);
     traces.push({ x: points.map((p) => p.leakage[0]), y: points.map((p) => p.utility[0]), customdata: mine, mode: "lines+markers",
-      error_x: bars(points.map((p) => p.leakage), colour), error_y: bars(points.map((p) => p.utility), colour),
-      line: { color: colour, width: 1, dash: "dot" }, opacity: drawn.length > 150 ? 0.75 : 1,
-      marker: { color: colour, symbol: mark.symbol, size: drawn.length > 150 ? 7 : 11, opacity: 1, line: { width: 1, color: look.paper } },
+      ...(many ? {} : { error_x: bars(points.map((p) => p.leakage), colour), error_y: bars(points.map((p) => p.utility), colour) }),
+      line: { color: colour, width: 1, dash: "dot" }, opacity: many ? 0.8 : 1,
+      marker: { color: colour, symbol: mark.symbol, size: many ? 7 : 11, opacity: 1, line: { width: 1, color: look.paper } },
       hoverinfo: "text", hovertext: mine.map(settingHover), name: plain(mark.name) });
   });
   const proved = drawn.filter((i) => view.bounds[i] !== null);
@@ -108,10 +112,11 @@ function drawFrontier() {
     apart.x.push(p.leakage[0], view.bounds[i], null);
     apart.y.push(p.utility[0], p.utility[0], null);
   });
-  traces.push({ ...apart, mode: "lines", line: { color: look.proved, width: 1, dash: "dot" }, hoverinfo: "skip", opacity: 0.7 });
+  if (!many) traces.push({ ...apart, mode: "lines", line: { color: look.proved, width: 1, dash: "dot" }, hoverinfo: "skip", opacity: 0.7 });
   traces.push({ x: proved.map((i) => view.bounds[i]), y: proved.map((i) => view.points[i].utility[0]), customdata: proved, mode: "markers",
-    marker: { symbol: "line-ns-open", size: 20, color: look.proved, line: { width: 4, color: look.proved } }, hoverinfo: "text",
+    marker: { symbol: "line-ns-open", size: many ? 12 : 20, color: look.proved, line: { width: many ? 2 : 4, color: look.proved } }, hoverinfo: "text",
     hovertext: proved.map(settingHover), name: "certified" });
+  if (many) traces.push(front);
   traces.push({ x: [], y: [], mode: "markers", marker: { symbol: "circle-open", size: 6, color: look.strong, line: { width: 1.2 } }, hoverinfo: "skip", name: "seeds" });
   traces.push({ x: [], y: [], mode: "markers", marker: { symbol: "circle-open", size: 24, color: look.link, line: { width: 2.5 } }, hoverinfo: "skip", name: "selected" });
   const shapes = [line(view.chance, null, look, "dash"), line(null, view.utility_prior, look, "dash")];
@@ -130,7 +135,7 @@ function drawFrontier() {
   const tall = Math.max(Math.max(...us) - Math.min(...us), 0.02) * 0.07;
   const done = draw("frontier", traces, layoutOf(look, {
     margin: { l: 60, r: 14, t: view.floor ? 42 : 26, b: 50 }, shapes, annotations: notes, height: printing ? 430 : undefined,
-    xaxis: { title: narrow() ? "leakage (balanced accuracy) → worse" : `leakage: balanced accuracy of reading ${plain(cut(attributeName(), 30))} → worse`, range: [low - room, reach + room], nticks: narrow() ? 5 : 9 },
+    xaxis: { title: narrow() ? "leakage (balanced accuracy) → worse" : `leakage: balanced accuracy of reading ${plain(cut(attributeName(), 30))} → worse`, showgrid: false, range: [low - room, reach + room], nticks: narrow() ? 5 : 9 },
     yaxis: { title: `utility: accuracy of ${plain(cut(taskName(), 24))} → better`, range: [Math.min(...us) - tall, Math.max(...us) + tall] },
   }));
   const place = document.getElementById("frontier");
@@ -202,7 +207,7 @@ function drawAttackers() {
     name: "balanced accuracy", figures: found.map((a) => a.balanced_accuracy), colour,
     colours: found.map((a) => (a.cotrained ? look.paper : colour)), symbols: found.map((a) => (a.cotrained ? "diamond" : "circle")),
   }], look, { shapes: lines.map((l) => l.shape), annotations: lines.map((l) => l.note),
-    xaxis: { title: "balanced accuracy → reads more", range: [low - 0.02, high + 0.02], nticks: narrow() ? 5 : 9 } });
+    xaxis: { title: "balanced accuracy → reads more", showgrid: false, range: [low - 0.02, high + 0.02], nticks: narrow() ? 5 : 9 } });
 }
 
 function drawGroups() {

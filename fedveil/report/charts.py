@@ -7,7 +7,7 @@ from typing import Any
 
 from fedveil.errors import InputError, nearest
 from fedveil.report.figures import Figure
-from fedveil.report.gather import gather
+from fedveil.report.gather import gather, stairs
 from fedveil.report.marks import Mark, marks
 from fedveil.report.sound import attributes_of, pair_of, tasks_of
 from fedveil.studies.results import StudyResults
@@ -28,10 +28,10 @@ def plot_frontier(results: StudyResults, task: str | None = None, attribute: str
     names = [method["name"] for method in data["methods"]]
     given: dict[str, Mark] = marks(names)
     figure = graph.Figure()
-    front = [view["points"][i] for i in view["front"]]
+    xs, ys = stairs(view)
     figure.add_scatter(
-        x=[point["leakage"][0] for point in front],
-        y=[point["utility"][0] for point in front],
+        x=xs,
+        y=ys,
         mode="lines",
         line={"shape": "hv", "color": INK, "width": 1.6},
         name="front",
@@ -50,7 +50,7 @@ def plot_frontier(results: StudyResults, task: str | None = None, attribute: str
                 mode="lines+markers",
                 line={"color": given[name].light, "width": 1, "dash": "dot"},
                 marker={"symbol": given[name].symbol, "size": 11, "color": given[name].light},
-                name=html.escape(name, quote=False),
+                name=_plain(name),
                 hoverinfo="text",
                 hovertext=[_hover(settings[i]["label"], view, i) for i in mine],
                 customdata=mine,
@@ -70,9 +70,9 @@ def plot_frontier(results: StudyResults, task: str | None = None, attribute: str
     _lines(figure, view)
     partial = "" if results.complete else f" (partial: {len(results.cells)} of {len(results.planned)} cells)"
     figure.update_layout(
-        title=html.escape(f"{results.name}{partial}", quote=False),
-        xaxis_title=html.escape(f"leakage: balanced accuracy of reading {attribute} → worse", quote=False),
-        yaxis_title=html.escape(f"utility: accuracy of {task} → better", quote=False),
+        title=_plain(f"{results.name}{partial}"),
+        xaxis_title=_plain(f"leakage: balanced accuracy of reading {attribute} → worse"),
+        yaxis_title=_plain(f"utility: accuracy of {task} → better"),
         template="plotly_white",
         font={"color": INK},
         hovermode="closest",
@@ -123,13 +123,18 @@ def _lines(figure: Any, view: dict[str, Any]) -> None:
 
 def _hover(label: str, view: dict[str, Any], index: int) -> str:
     point = view["points"][index]
-    lines = [f"<b>{html.escape(label, quote=False)}</b>"]
+    lines = [f"<b>{_plain(label)}</b>"]
     lines += [f"{name} {_told(point[name])}" for name in ("leakage", "utility")]
     if view["cotrained"][index]:
         lines.append(f"co-trained adversary: {_told(view['cotrained'][index])}")
     if view["bounds"][index] is not None:
         lines.append(f"CERTIFIED ≤ {view['bounds'][index]:.4f}")
     return "<br>".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Return text that plotly shows as it stands, neither as markup nor as a formula."""
+    return html.escape(text, quote=False).replace("$", "&#36;")
 
 
 def _told(figure: Figure) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from fedveil.errors import InputError
 from fedveil.report.build import page_data
 from fedveil.report.figures import Figure
+from fedveil.report.gather import stairs
 from fedveil.report.latex import latex_table
 from fedveil.studies.results import StudyResults
 
@@ -60,9 +61,8 @@ def _frontier(canvas: Any, data: dict[str, Any], t: int, a: int) -> Any:
     view = data["views"][t][a]
     made = canvas(figsize=(6.4, 4.4), layout="constrained")
     axes = made.add_subplot()
-    front = [view["points"][i] for i in view["front"]]
-    if front:
-        xs, ys = [p["leakage"][0] for p in front], [p["utility"][0] for p in front]
+    xs, ys = stairs(view)
+    if xs:
         axes.step(xs, ys, where="post", color="black", linewidth=1.2, label="front")
     for number, method in enumerate(data["methods"]):
         mine = [i for i, s in enumerate(data["settings"]) if s["method"] == number and view["points"][i]]

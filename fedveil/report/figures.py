@@ -38,8 +38,8 @@ def figure(value: Any) -> Figure | None:
 def mean_figure(values: Iterable[Any]) -> Figure | None:
     """Return the mean over seeds, its interval as in a study's rows; None where no seed has a figure."""
     known = [one for one in map(figure, values) if one is not None]
-    if not known:
-        return None
+    if len(known) < 2:
+        return known[0] if known else None
     return figure(averaged([dict(zip(("estimate", "low", "high"), one, strict=True)) for one in known]).as_dict())
 
 

@@ -90,6 +90,15 @@ def _view(settings: list[Setting], pair: Pair) -> dict[str, Any]:
     }
 
 
+def stairs(view: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+    """Return the front's leakages and utilities; what the test shows to be dominated falls behind the stairs."""
+    kept: list[tuple[float, float]] = []
+    for point in (view["points"][i] for i in view["front"]):
+        if not kept or point["utility"][0] > kept[-1][1]:
+            kept.append((point["leakage"][0], point["utility"][0]))
+    return [x for x, _ in kept], [y for _, y in kept]
+
+
 def _cotrained(row: Mapping[str, Any] | None) -> Figure | None:
     return figure(inside(row, "leakage", "balanced_accuracy"))
 

@@ -13,6 +13,9 @@ from fedveil.report.figures import figure, inside
 from fedveil.studies.frontier import Frontier
 from fedveil.studies.results import CellResult, StudyResults
 
+_LACKS = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+"""What reading a result raises that lacks a part, or holds something else in its place."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pair:
@@ -41,26 +44,29 @@ def pair_of(results: StudyResults, task: str, attribute: str) -> Pair:
     """Sort a study's cells into sound ones and others, and put the sound ones together."""
     sound, lacking = [], {}
     for cell in results.cells:
-        alone = _only(cell, task, attribute)
         needed = (("utility", task, "accuracy"), ("leakage", attribute, "worst", "balanced_accuracy"))
         lacks = [f"no {path[0]} of {path[1]}" for path in needed if figure(inside(cell.result, *path)) is None]
-        if not lacks:
-            try:
-                _together(results, [alone], task, attribute)
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as fault:
-                lacks = [f"part of its result is missing ({fault})"]
         if lacks:
             lacking[cell.id] = " and ".join(lacks)
         else:
-            sound.append(alone)
-    if not sound:
-        return Pair(task, attribute, [], None, lacking)
+            sound.append(_only(cell, task, attribute))
+    try:
+        return Pair(task, attribute, *_together(results, sound, task, attribute), lacking)
+    except _LACKS:
+        for cell in list(sound):  # some cell lacks some other part: find out which
+            try:
+                _together(results, [cell], task, attribute)
+            except _LACKS as fault:
+                lacking[cell.id] = f"part of its result is missing ({fault})"
+                sound.remove(cell)
     return Pair(task, attribute, *_together(results, sound, task, attribute), lacking)
 
 
 def _together(
     results: StudyResults, cells: list[CellResult], task: str, attribute: str
-) -> tuple[list[dict[str, Any]], Frontier]:
+) -> tuple[list[dict[str, Any]], Frontier | None]:
+    if not cells:
+        return [], None
     alone = StudyResults(results.folder, results.facts, cells, [], [])
     return alone.rows, alone.frontier(task, attribute)
 

@@ -1,0 +1,68 @@
+"""Made studies opened, and a Chromium that is on the machine."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedveil.cli import app, main
+from fedveil.cli.report import report
+from fedveil.studies.results import StudyResults, open_study
+
+sys.path.append(str(Path(__file__).parent))  # tests import made_study
+
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Callable[..., StudyResults]:
+    """Return a function that makes a study, with what differs from the usual, and opens it."""
+
+    def make(made: Any = None, **changed: Any) -> StudyResults:
+        return open_study((made or importlib.import_module("made_study").Made(**changed)).write(tmp_path / "study"))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """Return a browser, or skip aloud: none is ever downloaded."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+    if found is None:
+        pytest.skip("no Chromium on this machine: the page is not tested in a browser")
+    drivers = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with drivers.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Return a function that runs `fedveil report` in this process: exit code, stdout, stderr."""
+    if not any(known.name == "report" for known in app.registered_commands):
+        app.command("report")(report)
+
+    def run(*arguments: Any) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main(["report", *map(str, arguments)])
+        said = capsys.readouterr()
+        return int(stop.value.code or 0), said.out, said.err
+
+    return run

@@ -1,0 +1,230 @@
+"""The page as a file, the command, the notebook's chart and the exports: whole, small, honest about what is missing."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+
+import numpy as np
+import pytest
+from made_study import METHODS, Law, Made, many_cells
+
+from fedveil.errors import InputError
+from fedveil.report import write_report
+from fedveil.report.build import MOST_BYTES, page_data
+from fedveil.report.charts import plot_frontier
+from fedveil.report.latex import latex_text
+from fedveil.report.marks import COLOURS, DARK_PAPER, LIGHT_PAPER, marks
+from fedveil.report.tsne import CELLS, tsne_map
+from fedveil.studies.results import open_study
+
+NASTY = "<script>alert(1)</script>\"'&\u2028</script><img src=x onerror=alert(2)>"
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(a: str, b: str) -> float:
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_the_page_needs_nothing_but_itself(study):
+    path = write_report(study())
+    page = path.read_text(encoding="utf-8")
+    assert path.name == "report.html"
+    assert len(page.encode()) < MOST_BYTES
+    head = page[: page.index("<style>")]
+    assert "default-src 'none'" in head
+    assert "unsafe-eval" not in head
+    assert not re.search(r"script-src[^;]*unsafe-inline", head)
+    own = page[: page.index('<script type="application/json"')] + page[page.rindex("<script>") :]
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:|//)""", own)
+    assert "@import" not in own
+
+
+def test_untrusted_strings_never_leave_their_block(study):
+    made = Made(
+        methods={NASTY: METHODS["adversarial"], "none": METHODS["none"]}, attributes={NASTY: (NASTY, "b")}, name=NASTY
+    )
+    page = write_report(study(made)).read_text(encoding="utf-8")
+    assert "alert(1)</script>" not in page
+    assert "<img src=x" not in page
+    assert page.count("<script") == 3
+    assert "\u2028" not in page[page.index('id="data"') : page.index("plotly.js")]
+
+
+def test_500_cells_fit(study):
+    results = study(many_cells())
+    assert len(results.planned) >= 498
+    path = write_report(results)
+    assert path.stat().st_size < MOST_BYTES
+    assert sum(one is not None for one in page_data(results)["maps"]["released"]) <= CELLS
+
+
+def test_what_is_missing_is_named(study):
+    results = study(
+        unfinished=["m1-2-seed0", "m1-2-seed1"],
+        without={
+            "m2-1-seed0": ["leakage/sex"],
+            "m2-1-seed1": ["leakage/sex"],
+            "m3-0-seed0": ["leakage/sex/worst/name"],
+        },
+    )
+    data = page_data(results)
+    labels = [setting["label"] for setting in data["settings"]]
+    missing = dict(zip(labels, data["views"][0][0]["missing"], strict=True))
+    assert missing["drop-columns (9 columns)"] == "2 of 2 cells not finished"
+    assert missing["certified-channel (sigma 1)"] == "seed 0: no leakage of sex; seed 1: no leakage of sex"
+    assert "part of its result is missing" in missing["adversarial (strength 0.5)"]
+    assert len(labels) == 9
+    assert data["views"][0][1]["missing"][labels.index("certified-channel (sigma 1)")] is None  # race is there
+    assert "PARTIAL" in write_report(results).read_text(encoding="utf-8")
+
+
+def test_a_study_that_has_not_begun(study):
+    results = study(unfinished=[cell["id"] for cell in Made().planned()])
+    assert "PARTIAL" in write_report(results).read_text(encoding="utf-8")
+    with pytest.raises(InputError, match="no cell is finished"):
+        plot_frontier(results)
+
+
+def test_the_mean_and_the_certificate_are_the_studys(study):
+    results = study()
+    data = page_data(results)
+    row = next(r for r in results.rows if r["method"] == "none" and r["task"] == "income" and r["attribute"] == "sex")
+    point = data["views"][0][0]["points"][0]
+    assert point["leakage"] == pytest.approx(list(row["leakage"]["balanced_accuracy"].values()), abs=1e-4)
+    assert point["utility"] == pytest.approx(list(row["utility"]["accuracy"].values()), abs=1e-4)
+    bounds = [bound for bound in data["views"][0][0]["bounds"] if bound is not None]
+    assert bounds == pytest.approx([0.97725, 0.84135, 0.59871], abs=1e-4)
+    assert all(bound >= exact for bound, exact in zip(bounds, [0.977249, 0.841344, 0.598706], strict=True))
+
+
+def test_the_notebooks_chart_shows_the_pages_points(study):
+    results = study()
+    figure = plot_frontier(results, attribute="race")
+    view = page_data(results)["views"][0][1]
+    drawn = {
+        i: x
+        for trace in figure.data
+        if trace.name != "front" and "certified:" not in trace.name
+        for i, x in zip(trace.customdata, trace.x, strict=True)
+    }
+    assert drawn == {i: point["leakage"][0] for i, point in enumerate(view["points"])}
+    symbols = [trace.marker.symbol for trace in figure.data if trace.marker.symbol]
+    assert len(set(symbols)) == len(symbols)
+    assert results.plot_frontier("hours").layout.yaxis.title.text == "utility: accuracy of hours → better"
+    with pytest.raises(InputError, match="no task 'incom'"):
+        plot_frontier(results, "incom")
+
+
+def test_marks_differ_in_shape_and_can_be_seen():
+    given = marks(["none", "drop-columns", *(f"method {k}" for k in range(60))])
+    assert len({(mark.light, mark.symbol) for mark in given.values()}) == 62
+    assert len({mark.symbol for mark in list(given.values())[:13]}) == 13
+    for light, dark in COLOURS:
+        assert contrast(light, LIGHT_PAPER) >= 3
+        assert contrast(dark, DARK_PAPER) >= 3
+
+
+def test_maps_repeat_and_bear_odd_input(tmp_path):
+    vectors = np.random.default_rng(0).normal(size=(60, 5))
+    first = tsne_map(vectors, tmp_path / "cache")
+    assert first == tsne_map(vectors, tmp_path / "cache") == tsne_map(vectors)
+    assert len(first[0]) == 60
+    assert min(first[0]) >= 0
+    assert max(map(max, first)) == 1000
+    assert tsne_map(np.zeros((50, 3))) is None
+    assert tsne_map(np.full((50, 3), np.nan)) is None
+    assert tsne_map(np.empty((0, 4))) is None
+    assert tsne_map(vectors[:, :1]) is not None
+
+
+def test_exports(study, tmp_path, command):
+    results = study(Made(methods=METHODS | {"50%_of $x$": Law((1.0,), (0.5,), (0.9,))}))
+    code, out, _ = command(results.folder, "--export", tmp_path / "figures")
+    assert code == 0
+    names = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert names == ["attackers-0-sex.png", "attackers-1-race.png", "frontier-0-income-0-sex.png",
+                     "frontier-0-income-1-race.png", "frontier-1-hours-0-sex.png", "frontier-1-hours-1-race.png",
+                     "losses.png", "maps-0-sex.png", "maps-1-race.png", "table.tex"]  # fmt: skip
+    for path in (tmp_path / "figures").glob("*.png"):
+        width, height = struct.unpack(">II", path.read_bytes()[16:24])
+        assert width > 400
+        assert height > 200
+    table = (tmp_path / "figures" / "table.tex").read_text(encoding="utf-8")
+    assert r"50\%\_of \$x\$ (strength 1)" in table
+    assert r"$\leq 0.599$" in table
+    assert table.count(r"\begin{tabular}") == 4
+    assert "figures" in out
+
+
+def test_latex_prints_what_stands_in_a_name():
+    assert latex_text(r"\input{x}#~^") == r"\textbackslash{}input\{x\}\#\textasciitilde{}\textasciicircum{}"
+
+
+def test_the_command(study, tmp_path, command):
+    results = study(unfinished=["m3-1-seed1"])
+    code, out, _ = command(results.folder, "--out", tmp_path / "page.html", "--json")
+    found = json.loads(out.splitlines()[-1])
+    assert code == 0
+    assert found["complete"] is False
+    assert found["bytes"] == (tmp_path / "page.html").stat().st_size
+    assert found["words"]["income|sex"][0].startswith("This study is partial")
+
+
+def test_open_shows_the_page(study, command, monkeypatch):
+    shown = []
+    monkeypatch.setattr("webbrowser.open", shown.append)
+    results = study()
+    assert command(results.folder, "--open")[0] == 0
+    assert shown == [(results.folder / "report.html").resolve().as_uri()]
+
+
+@pytest.mark.parametrize(
+    ("prepare", "told"),
+    [
+        (lambda folder: None, "no such directory"),
+        (lambda folder: folder.mkdir(), "holds no study"),
+        (lambda folder: folder.write_text("x"), "no such directory"),
+        (lambda folder: Made(format=2).write(folder), "format 2"),
+        (lambda folder: (folder.mkdir(), (folder / "study.json").write_text("{")), "damaged"),
+    ],
+)
+def test_bad_directories_are_refused_in_one_line(tmp_path, command, prepare, told):
+    prepare(tmp_path / "given")
+    code, out, err = command(tmp_path / "given")
+    assert code == 2
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert told in err
+    assert not (tmp_path / "given" / "report.html").exists()
+
+
+def test_bad_outputs_are_refused_in_one_line(study, tmp_path, command):
+    folder = study().folder
+    (tmp_path / "file").write_text("x")
+    for arguments, told in [
+        (("--out", tmp_path), "is a directory"),
+        (("--out", tmp_path / "no" / "page.html"), "no directory"),
+        (("--export", tmp_path / "file"), "is a file"),
+    ]:
+        code, _, err = command(folder, *arguments)
+        assert code == 2
+        assert len(err.splitlines()) == 1
+        assert told in err
+
+
+def test_damaged_arrays_are_borne(study):
+    results = study()
+    for cell in results.cells:
+        (cell.folder / "sample.safetensors").write_bytes(b"broken")
+        (cell.folder / "metrics.jsonl").write_text("{")
+    data = page_data(open_study(results.folder))
+    assert not any(data["maps"]["released"])
+    assert not any(run["curves"] for runs in data["losses"] for run in runs)
