@@ -62,15 +62,16 @@ def run(
         from fedveil.studies.sinks import check_sinks
 
         check_sinks(sink)
-    command = repeat_command("run", [str(study)], changes, out)
+    sinks = [word for name in sink or [] for word in ("--sink", name)]
+    command = repeat_command("run", [str(study), *sinks], changes, out)
     ran = run_shown(plan, folder, workers=count, fresh=fresh, command=command, console=console)
+    show_results(ran.results, console)
+    if json:
+        print_json(ran.results.as_dict())
     if sink:
         from fedveil.studies.sinks import write_sinks
 
         write_sinks(sink, ran.results)
-    show_results(ran.results, console)
-    if json:
-        print_json(ran.results.as_dict())
     report_failures(ran)
 
 

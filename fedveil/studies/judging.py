@@ -119,7 +119,7 @@ def _certificates(study: Study, run: Run) -> dict[str, Any]:
         attribute = run.federation.data.attribute(name)
         counts = attribute.take(run.federation.data.rows(Split.TRAIN)).counts
         priors = [float(count) / float(counts.sum()) for count in counts]
-        shield = run.federation.shield
+        shield = run.shield
         certificates = shield.certificates(len(priors), priors) if study.attacks.view == "representations" else ()
         found[name] = [certificate.as_dict() for certificate in certificates]
     return found

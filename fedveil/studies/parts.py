@@ -78,10 +78,11 @@ def make(kind: type, settings: Mapping[str, Any], where: str) -> Any:
 
 
 def choose(kinds: Mapping[str, type], part: PartSettings, where: str, **further: Any) -> Any:
-    """Make a part of one of the kinds; `further` settings are the study's own, given where the part takes them."""
+    """Make a part of one of the kinds; `further` settings are the study's own, given where the part needs them."""
     if part.kind not in kinds:
         raise InputError(f"{where}.kind: {part.kind!r} is not known: {nearest(part.kind, kinds)}")
-    taken = {name: value for name, value in further.items() if name in settings_of(kinds[part.kind])}
+    needed = {name for name, own in settings_of(kinds[part.kind]).items() if own.default is inspect.Parameter.empty}
+    taken = {name: value for name, value in further.items() if name in needed}
     return make(kinds[part.kind], {**taken, **part.settings}, where)
 
 

@@ -68,11 +68,10 @@ class _Worker:
 
     def _hear(self, heard: queue.SimpleQueue[tuple[_Worker, list[Any] | None]]) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            try:
-                heard.put((self, json.loads(line)))
-            except ValueError:  # a line cut off by a death: the end of the stream says the rest
-                continue
+        with self.process.stdout as lines:
+            for line in lines:
+                with suppress(ValueError):  # a line cut off by a death: the end of the stream says the rest
+                    heard.put((self, json.loads(line)))
         self.process.wait()
         heard.put((self, None))
 

@@ -74,7 +74,8 @@ class FederationSection(_Section):
         None, description="How records are dealt to devices: iid (default), dirichlet, by-group, shards, one-each."
     )
     aggregation: Part | None = Field(
-        None, description="What the server makes of updates: weighted-mean (default), mean, median, trimmed-mean, krum."
+        None,
+        description="What the server makes of updates: weighted-mean (default), mean, median, trimmed-mean, krum, ….",
     )
     unreliable: float = Field(0.0, ge=0, lt=1, description="The probability that a sampled device drops out.")
     engine: Literal["stacked", "plain"] = Field("stacked", description="Fast, or the readable reference.")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from tiny_study import command, environment, fedveil, last_json, snapshot
+from tiny_study import command, environment, fedveil_here, last_json, snapshot
 
 Write = Callable[..., Path]
 
@@ -65,7 +65,7 @@ def test_the_same_command_computes_nothing_twice(undisturbed: Path, write_study:
     out = tmp_path / "out"
     shutil.copytree(undisturbed, out)
     before = {path: path.stat().st_mtime_ns for path in (out / "cells").rglob("result.json")}
-    done = fedveil("run", write_study(), "--out", out, "--json")
+    done = fedveil_here("run", write_study(), "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     assert "4 finished already" in done.stderr
     assert before == {path: path.stat().st_mtime_ns for path in (out / "cells").rglob("result.json")}
@@ -88,7 +88,7 @@ def test_more_seeds_and_strengths_extend_a_study(undisturbed: Path, write_study:
     out = tmp_path / "out"
     shutil.copytree(undisturbed, out)
     before = snapshot(out / "cells")
-    done = fedveil("run", write_study(), "--set", "methods.adversarial.strengths=[1, 4, 9]", "--out", out)
+    done = fedveil_here("run", write_study(), "--set", "methods.adversarial.strengths=[1, 4, 9]", "--out", out)
     assert done.returncode == 0, done.stderr
     after = snapshot(out / "cells")
     assert before.items() <= after.items()
@@ -115,7 +115,7 @@ def killed_until_done(study: Path, out: Path, moments: Iterator[float], group: b
             process.kill()  # the parent alone: its workers must notice
         process.wait()
         kills += 1
-    done = fedveil("run", study, "--out", out, "--workers", "2")
+    done = fedveil_here("run", study, "--out", out, "--workers", "2")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     return kills
@@ -162,7 +162,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
     assert len(errors.splitlines()) == 1
     assert errors.startswith("fedveil: interrupted; ")
     assert "of 4 cells are finished, and the same command goes on" in errors
-    assert fedveil("run", write_study(), "--out", tmp_path / "out").returncode == 0
+    assert fedveil_here("run", write_study(), "--out", tmp_path / "out").returncode == 0
     assert snapshot(tmp_path / "out") == snapshot(undisturbed)
 
 
@@ -173,7 +173,7 @@ def test_a_second_run_on_one_directory_is_refused(write_study: Write, tmp_path: 
     study = write_study()
     out.mkdir()
     with FileLock(out / ".lock"):
-        one_line(fedveil("run", study, "--out", out), "another run is at work here")
+        one_line(fedveil_here("run", study, "--out", out), "another run is at work here")
 
 
 def test_a_directory_of_another_study_is_refused_with_what_differs(
@@ -184,17 +184,19 @@ def test_a_directory_of_another_study_is_refused_with_what_differs(
     before = snapshot(out)
     study = write_study()
     one_line(
-        fedveil("run", study, "--out", out, "--set", "federation.rounds=7"), "federation.rounds was 6, is 7", "--fresh"
+        fedveil_here("run", study, "--out", out, "--set", "federation.rounds=7"),
+        "federation.rounds was 6, is 7",
+        "--fresh",
     )
-    one_line(fedveil("run", study, "--out", out, "--set", "name=other"), "name was 'tiny', is 'other'")
-    one_line(fedveil("run", study, "--out", out, "--set", "data.options.seed_of_rotation=1"), "no option")
+    one_line(fedveil_here("run", study, "--out", out, "--set", "name=other"), "name was 'tiny', is 'other'")
+    one_line(fedveil_here("run", study, "--out", out, "--set", "data.options.seed_of_rotation=1"), "no option")
     facts = json.loads((out / "study.json").read_text())
     (out / "study.json").write_text(json.dumps({**facts, "format": 99, "version": "9.0"}))
-    one_line(fedveil("run", study, "--out", out), "written in format 99 by fedveil 9.0")
+    one_line(fedveil_here("run", study, "--out", out), "written in format 99 by fedveil 9.0")
     (out / "study.json").write_text("{")
-    one_line(fedveil("run", study, "--out", out), "study.json: is damaged")
+    one_line(fedveil_here("run", study, "--out", out), "study.json: is damaged")
     (out / "study.json").write_text(json.dumps({**facts, "data": "0"}))
-    one_line(fedveil("run", study, "--out", out), "the data's records are others")
+    one_line(fedveil_here("run", study, "--out", out), "the data's records are others")
     assert snapshot(out) == before
 
 
@@ -203,9 +205,9 @@ def test_strange_directories_are_refused_and_left_alone(write_study: Write, tmp_
     (tmp_path / "photos" / "cat.jpg").write_text("meow")
     study = write_study()
     for fresh in ([], ["--fresh"]):
-        one_line(fedveil("run", study, "--out", tmp_path / "photos", *fresh), "holds other files (cat.jpg")
+        one_line(fedveil_here("run", study, "--out", tmp_path / "photos", *fresh), "holds other files (cat.jpg")
         assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
-    one_line(fedveil("run", study, "--out", tmp_path / "photos" / "cat.jpg"), "is a file")
+    one_line(fedveil_here("run", study, "--out", tmp_path / "photos" / "cat.jpg"), "is a file")
 
 
 def test_fresh_discards_results_and_nothing_else(undisturbed: Path, write_study: Write, tmp_path: Path) -> None:
@@ -213,7 +215,7 @@ def test_fresh_discards_results_and_nothing_else(undisturbed: Path, write_study:
     shutil.copytree(undisturbed, out)
     (out / "notes.txt").write_text("mine")
     study = write_study()
-    done = fedveil("run", study, "--out", out, "--fresh", "--set", "federation.rounds=2")
+    done = fedveil_here("run", study, "--out", out, "--fresh", "--set", "federation.rounds=2")
     assert done.returncode == 0, done.stderr
     assert (out / "notes.txt").read_text() == "mine"
     assert len(list((out / "cells").iterdir())) == 4
@@ -233,7 +235,7 @@ def test_a_corrupt_checkpoint_costs_its_cell_and_a_warning(
     state = {"truncated": b"\x10\0\0\0", "noise": os.urandom(500)}.get(harm)
     if state is not None:
         (cell / "checkpoint" / "state.safetensors").write_bytes(state)
-    done = fedveil("run", write_study(), "--out", out)
+    done = fedveil_here("run", write_study(), "--out", out)
     assert done.returncode == 0, done.stderr
     assert "checkpoint cannot be used" in done.stdout
     assert snapshot(out) == snapshot(undisturbed)
@@ -247,7 +249,7 @@ def test_a_damaged_result_is_computed_anew_with_a_warning(
     cell = next(path for path in (out / "cells").iterdir() if path.name.startswith("none-"))
     text = (cell / "result.json").read_text()
     (cell / "result.json").write_text(text[: len(text) // 2])
-    done = fedveil("run", write_study(), "--out", out)
+    done = fedveil_here("run", write_study(), "--out", out)
     assert done.returncode == 0, done.stderr
     assert "its result is damaged" in done.stdout
     assert snapshot(out) == snapshot(undisturbed)
@@ -261,7 +263,7 @@ def test_a_cell_of_other_code_says_so_and_is_kept(undisturbed: Path, write_study
     config["versions"] |= {"code": "000000000000", "fedveil": "0.0.7"}
     (cell / "config.json").write_text(json.dumps(config))
     before = (cell / "result.json").stat().st_mtime_ns
-    done = fedveil("run", write_study(), "--out", out)
+    done = fedveil_here("run", write_study(), "--out", out)
     assert done.returncode == 0, done.stderr
     assert f"{cell.name}: was computed by other code, fedveil 0.0.7" in done.stdout
     assert (cell / "result.json").stat().st_mtime_ns == before
@@ -278,8 +280,8 @@ class Theirs(Undefended):
     marker: str = ""
     def stages(self, shape):
         here = Path(self.marker)
-        # The parent makes the game once, to check it; every further making is a worker's.
-        if os.environ.get("OPENBLAS_NUM_THREADS") == "1" and here.exists():
+        # The parent makes the game once, to check it; whoever else makes it is a worker.
+        if os.environ["THE_PARENT"] != str(os.getpid()) and here.exists():
             left = int(here.read_text())
             if left:
                 here.write_text(str(left - 1))
@@ -290,7 +292,11 @@ class Theirs(Undefended):
 
 @pytest.mark.parametrize("deaths", [1, 5])
 def test_a_worker_that_dies_costs_one_more_try_and_nothing_else(
-    write_study: Write, tmp_path: Path, third_party: Callable[[str, str], None], deaths: int
+    write_study: Write,
+    tmp_path: Path,
+    third_party: Callable[[str, str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    deaths: int,
 ) -> None:
     third_party("fedveil.games", DYING)
     marker = tmp_path / "deaths"
@@ -300,9 +306,9 @@ def test_a_worker_that_dies_costs_one_more_try_and_nothing_else(
         {"name": "none", "game": "undefended"},
     ]
     study = write_study(methods=methods, drop_columns=[])
-    environ = {"PYTHONPATH": str(tmp_path)}
-    os.environ.pop("OPENBLAS_NUM_THREADS", None)
-    done = fedveil("run", study, "--out", tmp_path / "out", "--workers", "1", "--json", **environ)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("THE_PARENT", str(os.getpid()))
+    done = fedveil_here("run", study, "--out", tmp_path / "out", "--workers", "1", "--json")
     found = last_json(done)
     assert "its worker died (signal 9); the cell is tried once more" in done.stderr
     if deaths == 1:
@@ -334,25 +340,27 @@ def test_a_full_disk_stops_the_run_in_one_line_and_it_can_go_on(
     undisturbed: Path, write_study: Write, small_disk: Path
 ) -> None:
     study, out = write_study(), small_disk / "out"
-    one_line(fedveil("run", study, "--out", out, "--workers", "1"), "No space left on device", "run the same command")
+    one_line(
+        fedveil_here("run", study, "--out", out, "--workers", "1"), "No space left on device", "run the same command"
+    )
     subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
-    assert fedveil("run", study, "--out", out).returncode == 0
+    assert fedveil_here("run", study, "--out", out).returncode == 0
     assert snapshot(out) == snapshot(undisturbed)
 
 
 def test_a_read_only_disk_is_told_in_one_line(write_study: Write, small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    one_line(fedveil("run", write_study(), "--out", small_disk / "out"), "Read-only file system")
+    one_line(fedveil_here("run", write_study(), "--out", small_disk / "out"), "Read-only file system")
 
 
 def test_the_number_of_workers_changes_no_bit(undisturbed: Path, write_study: Write, tmp_path: Path) -> None:
-    done = fedveil("run", write_study(), "--out", tmp_path / "out", "--workers", "3")
+    done = fedveil_here("run", write_study(), "--out", tmp_path / "out", "--workers", "3")
     assert done.returncode == 0, done.stderr
     assert snapshot(tmp_path / "out") == snapshot(undisturbed)
 
 
 def test_a_dry_run_writes_nothing(write_study: Write, tmp_path: Path) -> None:
-    done = fedveil("run", write_study(), "--out", tmp_path / "out", "--dry-run", "--json")
+    done = fedveil_here("run", write_study(), "--out", tmp_path / "out", "--dry-run", "--json")
     assert done.returncode == 0, done.stderr
     found = last_json(done)
     assert len(found["cells"]) == 4
@@ -363,7 +371,7 @@ def test_a_dry_run_writes_nothing(write_study: Write, tmp_path: Path) -> None:
 
 def test_a_study_that_cannot_be_used_writes_nothing(write_study: Write, tmp_path: Path) -> None:
     bad = write_study("bad.yaml", sedes=[1])
-    one_line(fedveil("run", bad, "--out", tmp_path / "out"), "unknown field 'sedes': did you mean 'seeds'?")
-    one_line(fedveil("run", tmp_path / "none.yaml", "--out", tmp_path / "out"), "no such file")
-    one_line(fedveil("run", write_study(), "--set", "seeds", "--out", tmp_path / "out"), "write key=value")
+    one_line(fedveil_here("run", bad, "--out", tmp_path / "out"), "unknown field 'sedes': did you mean 'seeds'?")
+    one_line(fedveil_here("run", tmp_path / "none.yaml", "--out", tmp_path / "out"), "no such file")
+    one_line(fedveil_here("run", write_study(), "--set", "seeds", "--out", tmp_path / "out"), "write key=value")
     assert not (tmp_path / "out").exists()

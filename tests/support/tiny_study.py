@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -37,6 +39,20 @@ def fedveil(*arguments: str | Path, **further: str) -> subprocess.CompletedProce
     return subprocess.run(
         command(*arguments), capture_output=True, text=True, env=environment(**further), timeout=300, check=False
     )
+
+
+def fedveil_here(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run one command in this process, which has loaded everything already; workers are processes all the same."""
+    from fedveil.cli import main
+
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(list(map(str, arguments)), code, out.getvalue(), errors.getvalue())
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
