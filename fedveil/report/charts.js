@@ -124,7 +124,7 @@ function drawFrontier() {
   const notes = [
     label(`guessing ${digits(view.chance, 2)}`, { x: view.chance, y: 1, yref: "paper", yanchor: "bottom", xanchor: "left", xshift: -4 }),
     label(narrow() ? `guessing ${digits(view.utility_prior, 2)}` : `guessing the task ${digits(view.utility_prior, 2)}`,
-      { x: 1, xref: "paper", y: view.utility_prior, xanchor: "right", yanchor: "bottom" }),
+      { x: 0.5, xref: "paper", y: view.utility_prior, xanchor: "center", yanchor: "top" }),
   ];
   if (view.floor) {
     shapes.push(line(view.floor[0], null, look, "dot"));

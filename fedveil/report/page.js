@@ -248,7 +248,7 @@ function frontierWords() {
   const lost = view ? DATA.settings.filter((_, i) => !view.points[i]).map((s) => s.label) : [];
   const drop = view && view.baseline && DATA.methods.some((m) => m.name === view.baseline);
   byId("frontier-caption").replaceChildren(
-    (view && view.points.filter(Boolean).length > MANY ? "So many settings are drawn without their 95% intervals, which the table has" : "Bars are 95% intervals") + "; leakage is an estimate against the attackers tried. The stairs are the front, chosen on validation: nothing tried is better in both. ",
+    (view && view.points.filter(Boolean).length > MANY ? "So many settings are drawn without their 95% intervals, which the table has" : "Bars are 95% intervals") + "; leakage is an estimate against the attackers tried. The stairs are the front: what validation showed nothing to be better than in both, at its test figures. ",
     view && view.prior ? `The most frequent value of ${attributeName()} is held by ${digits(view.prior, 2)} of people; always guessing it has balanced accuracy ${digits(view.chance, 2)}. ` : "",
     drop ? `The baseline to beat is ${view.baseline}. ` : "Dropping columns, the baseline, is missing here. ",
     lost.length ? el("span", { class: "missing" }, `Missing, and so not drawn: ${lost.slice(0, 6).join("; ")}${lost.length > 6 ? ` and ${lost.length - 6} more` : ""}.`) : "");

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 from made_study import METHODS, Law, Made, many_cells
 
+from fedveil.cli import main
 from fedveil.errors import InputError
 from fedveil.report import write_report
 from fedveil.report.build import MOST_BYTES, page_data
@@ -19,6 +21,7 @@ from fedveil.report.marks import COLOURS, DARK_PAPER, LIGHT_PAPER, marks
 from fedveil.report.tsne import CELLS, tsne_map
 from fedveil.studies.results import open_study
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 NASTY = "<script>alert(1)</script>\"'&\u2028</script><img src=x onerror=alert(2)>"
 
 
@@ -228,3 +231,17 @@ def test_damaged_arrays_are_borne(study):
     data = page_data(open_study(results.folder))
     assert not any(data["maps"]["released"])
     assert not any(run["curves"] for runs in data["losses"] for run in runs)
+
+
+@pytest.mark.slow
+def test_a_real_study_is_reported(tmp_path, command, published, capsys):
+    published("adult")
+    with pytest.raises(SystemExit) as stop:
+        main(["run", str(REPOSITORY / "studies" / "smoke.yaml"), "--out", str(tmp_path / "smoke")])
+    assert not stop.value.code
+    code, out, _ = command(tmp_path / "smoke", "--export", tmp_path / "figures", "--json")
+    found = json.loads(out.splitlines()[-1])
+    assert code == 0
+    assert found["complete"] is True
+    assert "reads sex from what 20 devices with adult data release" in found["words"]["income|sex"][0]
+    assert any("Only certified-channel is proved: at sigma 1" in text for text in found["words"]["income|sex"])
