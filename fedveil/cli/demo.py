@@ -1,35 +1,88 @@
-"""`fedveil demo`: the main job on real data."""
+"""`fedveil demo`: the main job on real data, or on a table of one's own."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from fedveil.cli.output import JsonOption, console_for, print_json, progress
+from fedveil.cli.output import JsonOption, console_for, print_json
+from fedveil.cli.run import FreshOption, WorkersOption, report_failures, rows_table, run_shown
+from fedveil.errors import InputError
+
+PRESET = "demo/adult"
 
 
 def demo(
-    seed: Annotated[int, typer.Option(help="Seed of the split, the attackers and the intervals.")] = 0,
+    out: Annotated[Path | None, typer.Option("--out", help="Where results go; runs/demo if unsaid.")] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="A table of your own, in place of Adult.")] = None,
+    target: Annotated[str | None, typer.Option("--target", help="Its column to predict.")] = None,
+    sensitive: Annotated[str | None, typer.Option("--sensitive", help="Its column to hide.")] = None,
+    workers: WorkersOption = None,
+    fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Show what the columns of UCI Adult, without sex, say about sex."""
-    from fedveil.attacks.judgement import as_table  # the libraries behind the panel take seconds to load
-    from fedveil.attacks.panel import panel
-    from fedveil.data import load
-    from fedveil.federation.view import View
+    """Show what devices give away and what hiding it costs: no defence and three defences, with a report."""
+    from fedveil.report import in_words, write_report
+    from fedveil.studies.check import checked
 
     console = console_for(json)
-    adult = load("adult", target="income", sensitive=["sex"], seed=seed)
-    console.print(
-        f"UCI Adult: {len(adult):,} people, {adult.x.shape[1]} inputs without sex. Can sex be read from them?",
-        markup=False,
-    )
-    with progress(console) as show:
-        judgement = panel("quick", seed=seed, progress=show).judge(View.of_data(adult), "sex")
-    console.print(as_table(judgement))
-    for line in judgement.in_words():
-        console.print(line, markup=False)
-    console.print("Leaving a column out does not hide it: the others carry it.")
-    if json:
-        print_json(judgement.as_dict())
+    study = own_table(data, target, sensitive) if data or target or sensitive else _preset()
+    plan = checked(study)
+    folder = out or Path("runs") / study.name
+    words = ["fedveil", "demo", *_given("--data", data), *_given("--target", target), *_given("--sensitive", sensitive)]
+    command = shlex.join([*words, *_given("--out", out)])
+    count = workers or os.cpu_count() or 1
+    ran = run_shown(plan, folder, workers=count, fresh=fresh, command=command, console=console)
+    results = ran.results
+    if results.cells:
+        page = write_report(results)
+        console.print(rows_table(results.rows))
+        for sentence in in_words(results, results.tasks[0], results.attributes[0]):
+            console.print(sentence.text, markup=False)
+        console.print(f"The report: {page} (open it in a browser)", markup=False)
+        if json:
+            print_json({"cells": results.rows, "report": str(page)})
+    report_failures(ran)
+
+
+def own_table(data: Path | None, target: str | None, sensitive: str | None) -> Any:
+    """Return the demo's study on a table of the user's own, with as many devices as it has people for."""
+    from fedveil.studies.presets import preset_values
+    from fedveil.studies.reading import changed
+    from fedveil.studies.study import make_study
+
+    lacking = [
+        name for name, value in (("--data", data), ("--target", target), ("--sensitive", sensitive)) if not value
+    ]
+    if lacking or data is None:
+        raise InputError(
+            f"a table of your own needs --data, --target and --sensitive; {' and '.join(lacking)} is missing"
+        )
+    from fedveil.tables import read_table
+
+    people = len(read_table(data))
+    values = preset_values(PRESET)
+    for key, value in (
+        ("name", "demo-own"),
+        ("data", {"source": "table", "target": target, "sensitive": [sensitive], "options": {"path": str(data)}}),
+        ("methods.adversarial.game.attribute", sensitive),
+        ("federation.devices", max(2, min(100, people // 50))),
+        ("federation.fraction", 0.1 if people >= 5000 else 0.5),
+        ("drop_columns", "auto"),
+    ):
+        values = changed(values, key, value)
+    return make_study(values, "demo")
+
+
+def _preset() -> Any:
+    from fedveil.studies.presets import read_preset
+
+    return read_preset(PRESET, "quick").studies[0]
+
+
+def _given(option: str, value: object) -> list[str]:
+    return [] if value is None else [option, str(value)]

@@ -39,16 +39,26 @@ def read_preset(name: str, scale: str) -> Preset:
     """Read a preset at a scale."""
     if scale not in SCALES:
         raise InputError(f"--scale {scale!r} is not known: {nearest(scale, SCALES)}")
-    known = available()
-    if name not in known:
-        raise InputError(f"no preset {name!r}: {nearest(name, known)}")
-    found = read_yaml(FOLDER / f"{name}.yaml")
+    found = _file(name)
     studies = []
     for values in found.get("studies") or [found["study"]]:
         for key, value in (found.get("scales", {}).get(scale) or {}).items():
             values = changed(values, key, value)
         studies.append(make_study(values, f"preset {name}"))
-    return Preset(name, known[name], studies, found.get("paper") or [])
+    return Preset(name, str(found.get("title", "")), studies, found.get("paper") or [])
+
+
+def preset_values(name: str) -> dict[str, Any]:
+    """Return a preset's one study as plain values, to be changed."""
+    values: dict[str, Any] = _file(name)["study"]
+    return values
+
+
+def _file(name: str) -> dict[str, Any]:
+    known = available()
+    if name not in known:
+        raise InputError(f"no preset {name!r}: {nearest(name, known)}")
+    return read_yaml(FOLDER / f"{name}.yaml")
 
 
 def beside_paper(rows: list[dict[str, Any]], paper: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -106,7 +106,7 @@ class Store:
     def discard(self) -> None:
         """Remove a study's results, and nothing that is not ours."""
         for path in sorted(self.folder.iterdir()) if self.folder.exists() else []:
-            if path.name == "cells":
+            if path.name in ("cells", ".report-cache", "tensorboard", "mlflow"):
                 shutil.rmtree(path)
             elif path.name in OURS or path.name.startswith("inputs-seed"):
                 path.unlink()
