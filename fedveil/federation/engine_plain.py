@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedveil.federation.dice import Dice
 from fedveil.federation.layout import Layout
 from fedveil.federation.prepare import CountedDropout
 from fedveil.federation.stacked.situation import Situation
@@ -49,13 +50,15 @@ class PlainEngine(Engine):
             settings = {
                 name: torch.tensor(values[position : position + 1]).to(like) for name, values in work.settings.items()
             }
+            dice = Dice(lambda own=position: work.loss_seeds()[own : own + 1].to(like.device))  # type: ignore[misc]
             for step, rows in enumerate(plan):
                 batch = torch.from_numpy(rows[rows >= 0]).to(like.device)
                 data = {name: column[batch] for name, column in work.data.items()}
                 now = Situation(True, None, seeds[position : position + 1], step)
+                dice.turn(step, batch.shape)
                 for index, move in enumerate(work.stage.moves):
                     for _ in range(move.repeat):
-                        trace[step, index, position] = _move(move, modules, optimisers, data, settings, now)
+                        trace[step, index, position] = _move(move, modules, optimisers, data, settings, now, dice)
             for name in movers:
                 ends[name][position] = layouts[name].flatten(modules[name], ends[name].dtype)
             for name, memory in kept.items():
@@ -72,6 +75,7 @@ def _move(
     data: Mapping[str, Tensor],
     settings: Mapping[str, Tensor],
     now: Situation,
+    dice: Dice,
 ) -> float:
     for name, module in modules.items():
         module.train()
@@ -79,7 +83,7 @@ def _move(
         for part in module.modules():
             if isinstance(part, CountedDropout):
                 part.now = now
-    loss = move.loss(Play(data, None, settings, lambda player, inputs: modules[player](inputs))).mean()
+    loss = move.loss(Play(data, None, settings, lambda player, inputs: modules[player](inputs), dice)).mean()
     for name in move.players:
         optimisers[name].zero_grad(set_to_none=False)
     loss.backward()  # type: ignore[no-untyped-call]

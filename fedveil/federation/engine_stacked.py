@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedveil.errors import InputError
+from fedveil.federation.dice import Dice
 from fedveil.federation.stacked.descent import Memory, descend, memory_size
 from fedveil.federation.stacked.mlp import Step
 from fedveil.federation.stacked.network import StackedNetwork
@@ -93,6 +94,7 @@ class StackedEngine(Engine):
         }
         batches = _Batches([plans[i] for i in order], place)
         seeds = work.dropout_seeds()[order].to(place)
+        dice = Dice(lambda: work.loss_seeds()[order].to(place))
         scales = None if work.rate_scales is None else torch.tensor(work.rate_scales[order]).to(place, dtype)
         settings = {
             name: torch.tensor(values[order]).to(place, dtype).unsqueeze(1) for name, values in work.settings.items()
@@ -111,9 +113,10 @@ class StackedEngine(Engine):
                 n: column.index_select(0, flat).view(*rows.shape, *column.shape[1:]) for n, column in work.data.items()
             }
             now = Situation(True, weights, seeds[:active], step)
+            dice.turn(step, rows.shape)
             for index, move in enumerate(work.stage.moves):
                 for _ in range(move.repeat):
-                    play = Play(data, weights, own, _no_networks)
+                    play = Play(data, weights, own, _no_networks, dice)
                     loss = self._move(move, work, tables, play, now, scale, rows.shape)
                 losses[index].append(loss)
         trace = torch.stack([_traced(kept, len(order)) for kept in losses], dim=1)

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from fedveil.data.attribute import IntArray
+from fedveil.federation.dice import fixed_dice
 from fedveil.federation.layout import Layout
 from fedveil.federation.work import Seat
-from fedveil.games.play import Play
+from fedveil.games.play import Play, no_dice
 
 _BATCH = 4096
 
@@ -33,14 +34,22 @@ class Model:
         data: Mapping[str, Tensor],
         rows: IntArray,
         settings: Mapping[str, Tensor] | None = None,
+        seed: int | None = None,
     ) -> Tensor:
-        """Return what a function of a `Play` gives for some records, one row each."""
+        """Return what a function of a `Play` gives for some records, one row each; with a seed, it may draw numbers."""
         parts = []
+        place = data["x"].device
+        dice = None if seed is None else fixed_dice(seed, place)
         with torch.no_grad():
-            for batch in torch.split(torch.from_numpy(rows).to(data["x"].device), _BATCH):
+            for step, batch in enumerate(torch.split(torch.from_numpy(rows).to(place), _BATCH)):
                 seen = {name: column[batch] for name, column in data.items()}
-                parts.append(function(Play(seen, None, settings or {}, lambda player, x: self.modules[player](x))))
+                if dice is not None:
+                    dice.turn(step, batch.shape)
+                parts.append(function(Play(seen, None, settings or {}, self._send, dice or no_dice)))
         return torch.cat(parts)
+
+    def _send(self, player: str, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.modules[player](x))
 
     def of_x(self, function: Callable[[Play], Tensor], x: Tensor, rows: npt.NDArray) -> Tensor:  # type: ignore[type-arg]
         """Return what a function of x alone gives for some records: nothing else can be read."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fedveil.data.attribute import IntArray
 from fedveil.data.attribute_data import Split
 from fedveil.errors import InputError, nearest
+from fedveil.federation.dice import fixed_dice
 from fedveil.federation.prepare import CountedDropout
 from fedveil.federation.stacked.situation import Situation
 from fedveil.games.play import Play
@@ -105,7 +106,9 @@ def _try(
         for name, values in run.federation.settings.items()
     }
     data = {name: column[few] for name, column in run.readable(stage.reads).items()}
-    play = Play(data, None, _Asked(settings, asked), send)
+    numbers = fixed_dice(0, few.device)
+    numbers.turn(0, few.shape)
+    play = Play(data, None, _Asked(settings, asked), send, numbers)
     dice = torch.get_rng_state()
     try:
         loss = function(play)
@@ -117,7 +120,7 @@ def _try(
         torch.set_rng_state(dice)
         raise InputError(
             f"{where}: a loss or a network drew from torch's global random state, so that runs could not be repeated; "
-            f"use nn.Dropout for dropout, and no dropout inside attention{_seen(play)}"
+            f"use nn.Dropout for dropout (none in attention), play.noise and play.permutation in losses{_seen(play)}"
         )
     return loss, _seen(play)
 

@@ -227,7 +227,8 @@ class Run:
             name: self.tensors["x"].new_tensor([self.federation.setting(values, everyone).mean()])
             for name, values in self.federation.settings.items()
         }
-        return float(self.model().loss(stage.validation, self.readable(stage.reads), rows, settings).mean())
+        seed = child_seed(self.federation.seed, "validation", stage.name)  # every round is judged by the same numbers
+        return float(self.model().loss(stage.validation, self.readable(stage.reads), rows, settings, seed).mean())
 
     def _stalled(self, stage: Stage) -> bool:
         waited = self.progress.round - self.progress.best_round

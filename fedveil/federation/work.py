@@ -71,7 +71,14 @@ class Work:
 
     def dropout_seeds(self) -> Tensor:
         """Return one seed per sampled device for this round's counted randomness."""
-        names = [child_seed(self.seed, "dropout", self.stage.name, self.round, int(device)) for device in self.devices]
+        return self._seeds("dropout")
+
+    def loss_seeds(self) -> Tensor:
+        """Return one seed per sampled device for what this round's losses draw."""
+        return self._seeds("losses")
+
+    def _seeds(self, purpose: str) -> Tensor:
+        names = [child_seed(self.seed, purpose, self.stage.name, self.round, int(device)) for device in self.devices]
         return torch.tensor(names, dtype=torch.int64)
 
 

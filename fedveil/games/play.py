@@ -10,13 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from fedveil.errors import InputError, nearest
+from fedveil.games import pairing
 
 
 class WithheldError(InputError):
     """A loss asked for data that its stage has not declared to read."""
+
+
+def no_dice(shape: tuple[int, ...]) -> Tensor:
+    """Refuse: what is released is a function of x alone; noise at release is a shield's."""
+    raise InputError("nothing random can be drawn here: a release is a function of x; give its noise to a shield")
 
 
 @dataclass
@@ -28,6 +35,8 @@ class Play:
         weights: 1 for records, 0 for padding, as (…, batch); None where no record is padding.
         settings: per-device hyper-parameters, shaped to multiply per-record losses.
         networks: calls a player's network.
+        dice: uniform numbers in [0, 1) for every record, (…, batch, *shape): a device's numbers are the same on every
+            engine and after a resume, and others at every round, step and call.
         calls: the shapes that went through each player in this move, for error messages.
     """
 
@@ -35,6 +44,7 @@ class Play:
     weights: Tensor | None
     settings: Mapping[str, Tensor]
     networks: Callable[[str, Tensor], Tensor]
+    dice: Callable[[tuple[int, ...]], Tensor] = no_dice
     calls: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
 
     def __call__(self, player: str, inputs: Tensor) -> Tensor:
@@ -62,6 +72,32 @@ class Play:
         if name not in self.settings:
             raise InputError(f"no setting {name!r}: {nearest(name, self.settings)}")
         return self.settings[name]
+
+    def uniform(self, *shape: int) -> Tensor:
+        """Random numbers in [0, 1) for every record, (…, batch, *shape)."""
+        return self.dice(shape).to(self._like.dtype)
+
+    def noise(self, *shape: int) -> Tensor:
+        """Standard normal numbers for every record, (…, batch, *shape); for training, not for privacy."""
+        normal: Tensor = torch.special.ndtri(self.dice(shape) + 2.0**-54)
+        return normal.to(self._like.dtype)
+
+    def permutation(self) -> Tensor:
+        """The places of each device's records in a random order, (…, batch); `pick` takes them."""
+        return pairing.permutation(self.dice(()), self.weights)
+
+    def partners(self, codes: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """For each record the place of another one of its batch (with equal code), and whether there is one."""
+        return pairing.partners(self.dice(()), codes, self.weights)
+
+    @staticmethod
+    def pick(values: Tensor, places: Tensor) -> Tensor:
+        """Return what other records of the batch have: values (…, batch, …) at places (…, batch)."""
+        return pairing.pick(values, places)
+
+    @property
+    def _like(self) -> Tensor:
+        return next((column for column in self.data.values() if column.is_floating_point()), torch.empty(0))
 
     def _read(self, name: str) -> Tensor:
         if name not in self.data:
