@@ -5,7 +5,7 @@ BIN := .venv/bin
 FEDVEIL_DATA ?= $(wildcard $(CURDIR)/../shared/data)
 export FEDVEIL_DATA
 
-.PHONY: demo test test-slow lint types docs schema reproduce bench setup clean
+.PHONY: demo test test-slow lint types docs schema chromium reproduce bench setup clean
 
 setup: .venv/.installed
 
@@ -18,11 +18,18 @@ demo: setup
 	$(BIN)/fedveil demo
 
 # One thread per worker: steps this small gain nothing from two, and lose much when they meet.
-test: lint types docs
+test: lint types docs chromium
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4
 
 test-slow: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow
+
+# The report is tested in a real browser: installed where we may (root on a Debian-like machine), else said aloud.
+chromium:
+	@{ command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null || \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "installing Chromium for the report's tests" && \
+	    { apt-get install -y -q chromium || { apt-get update -q && apt-get install -y -q chromium; }; } >/dev/null 2>&1; } || \
+	  echo "No Chromium here, and none may be installed: the report's browser tests will be skipped."
 
 lint: setup
 	$(BIN)/ruff check .
@@ -41,8 +48,10 @@ schema: setup
 bench: setup
 	$(BIN)/python benchmarks/engine.py
 
+# Everything in docs/results.md that takes minutes; finished cells are not computed again.
 reproduce: setup
 	$(BIN)/python studies/information_coverage.py
+	$(BIN)/fedveil reproduce baselines/adult
 
 clean:
 	rm -rf .venv site build *.egg-info

@@ -1,6 +1,6 @@
 """fedveil trains, attacks, certifies and reports attribute privacy in federated learning.
 
-Submodules load when first used, as `fv.data`, `fv.games`, `fv.attacks`, `fv.certificates`, ….
+Submodules load when first used, as `fv.data`, `fv.games`, `fv.attacks`, `fv.studies`, ….
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_SUBMODULES = ("attacks", "certificates", "data", "federation", "games", "information", "shields")
+_SUBMODULES = ("attacks", "certificates", "data", "federation", "games", "information", "report", "shields", "studies")
 _FROM_FEDERATION = ("Federation", "View")
 
 

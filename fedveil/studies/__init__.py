@@ -1,1 +1,56 @@
-"""Studies: one YAML in, resumable runs, a frontier out."""
+"""Studies: one YAML in, resumable runs, a frontier out.
+
+`study.py` is what a YAML may say; `check.py` finds faults before anything is written; `cells.py` makes the parts of
+a cell, `cell_run.py` computes one, `runner.py` deals cells to worker processes, `store.py` is the directory;
+`results.py` reads it back, `frontier.py` says what it amounts to; `tune.py` searches a strength, `presets.py` holds
+the papers' tables.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedveil.studies.results import StudyResults, open_study
+
+__all__ = ["StudyResults", "open_study", "run"]
+
+
+def run(
+    study: str | Path | Mapping[str, Any],
+    out: str | Path | None = None,
+    *,
+    workers: int | None = None,
+    fresh: bool = False,
+) -> StudyResults:
+    """Run a study (a YAML file, or its fields as a mapping), or continue it, and return its results.
+
+    Args:
+        study: what to run.
+        out: the directory; runs/<name> if unsaid.
+        workers: processes at the same time; one per core if unsaid.
+        fresh: discard what the directory holds of this study first.
+    """
+    from fedveil.errors import InputError
+    from fedveil.studies.check import checked
+    from fedveil.studies.running import run_study
+    from fedveil.studies.study import make_study, read_study
+
+    plan = checked(make_study(dict(study)) if isinstance(study, Mapping) else read_study(Path(study)))
+    folder = Path(out) if out is not None else Path("runs") / plan.study.name
+    ran = run_study(plan, folder, workers=workers or os.cpu_count() or 1, fresh=fresh)
+    if ran.failed:
+        cell, why = next(iter(ran.failed.items()))
+        raise InputError(f"{len(ran.failed)} cells failed, {cell} first: {why}; finished ones are in {folder}")
+    return ran.results
+
+
+def __getattr__(name: str) -> Any:
+    # Looked up when first used: whoever only reads a YAML need not wait for the engines to load.
+    if name in ("StudyResults", "open_study"):
+        return getattr(importlib.import_module("fedveil.studies.results"), name)
+    raise AttributeError(f"module 'fedveil.studies' has no attribute {name!r}")

@@ -1,0 +1,117 @@
+"""The strength for a target leakage: found by bisection on validation, or said to be out of reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_study import fedveil_here, last_json
+
+from fedveil.studies.study import Method, PartSettings
+from fedveil.studies.tune import Search, Tried
+
+CHANNEL = {
+    "name": "channel",
+    "game": "raw",
+    "shield": "certified",
+    "varies": "shield.sigma",
+    "strengths": [0.05, 20],
+}
+
+
+def search(leakage: Callable[[float], float], target: float, whole: bool = False, **further: Any) -> Search:
+    """Search a made-up curve to its end."""
+    method = Method(name="m", game=PartSettings(kind="adversarial"), strengths=further.pop("strengths", [0.1, 10.0]))
+    found = Search(method, target, further.pop("tolerance", 0.001), whole)
+    while (strength := found.wanted()) is not None and len(found.tried) < 40:
+        figure = {"estimate": leakage(strength), "low": 0.0, "high": 1.0}
+        found.tried[strength] = Tried(strength, leakage(strength), leakage(strength), figure, figure)
+    return found
+
+
+def test_bisection_finds_the_weakest_safe_strength_of_a_falling_and_of_a_rising_curve() -> None:
+    for sign in (1, -1):
+        found = search(lambda s, sign=sign: 0.5 + 0.3 / (1 + s**sign), 0.6)
+        assert found.answer is not None
+        status, point = found.answer
+        assert status == "reached"
+        assert 0.599 <= point.validation_leakage <= 0.6
+        assert len(found.tried) < 16
+
+
+def test_a_target_below_the_curve_is_unreachable_with_the_nearest_point() -> None:
+    found = search(lambda s: 0.7 - 0.001 * s, 0.6)
+    assert found.answer is not None
+    assert found.answer[0] == "unreachable"
+    assert found.answer[1].strength == 10.0
+    assert len(found.tried) == 2
+
+
+def test_a_target_above_the_curve_is_reached_by_the_most_useful_end() -> None:
+    found = search(lambda s: 0.55 - 0.001 * s, 0.6)
+    assert found.answer is not None
+    assert found.answer[0] == "reached"
+    assert found.answer[1].strength == 0.1
+
+
+def test_whole_numbers_stay_whole_and_the_search_ends() -> None:
+    found = search(lambda s: 0.9 - 0.05 * s, 0.63, whole=True, strengths=[0.0, 9.0])
+    assert all(strength == int(strength) for strength in found.tried)
+    assert found.answer is not None
+    assert found.answer[1].strength == 6.0
+
+
+def test_tune_as_a_command(write_study: Callable[..., Path], tmp_path: Path) -> None:
+    study = write_study(methods=[CHANNEL], drop_columns=[0], data={**DATA})
+    done = fedveil_here(
+        "tune", study, "--leakage", "0.62", "--steps", "3", "--tolerance", "0.02", "--out", tmp_path / "out", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    (found,) = last_json(done)["methods"]
+    assert found["status"] == "reached"
+    assert found["validation"]["leakage"] <= 0.62
+    assert 0.05 < found["strength"] < 20
+    assert {"low", "high"} <= set(found["test"]["leakage"]["balanced_accuracy"])
+    assert len(found["tried"]) >= 3
+    cells = len(list((tmp_path / "out" / "cells").iterdir()))
+    again = fedveil_here(
+        "tune", study, "--leakage", "0.62", "--steps", "3", "--tolerance", "0.02", "--out", tmp_path / "out", "--json"
+    )
+    assert last_json(again) == last_json(done)
+    assert len(list((tmp_path / "out" / "cells").iterdir())) == cells  # every strength tried was kept
+    narrow = fedveil_here(
+        "tune",
+        study,
+        "--leakage",
+        "0.6",
+        "--out",
+        tmp_path / "weak",
+        "--set",
+        "methods.channel.strengths=[0.05, 0.1]",
+        "--json",
+    )
+    (found,) = last_json(narrow)["methods"]
+    assert found["status"] == "unreachable"
+    assert found["strength"] == 0.1
+
+
+DATA = {"source": "synthetic", "target": "y", "sensitive": ["u"], "options": {"n": 1500, "bits": 0.4}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--leakage", "1.5"], "must lie in (0, 1]"),
+        (["--leakage", "0.6", "--method", "chanel"], "did you mean 'channel'?"),
+        (["--leakage", "0.6", "--set", "methods.channel.strengths=[1]"], "no method of the study has two strengths"),
+    ],
+)
+def test_bad_input(write_study: Callable[..., Path], tmp_path: Path, arguments: list[str], said: str) -> None:
+    study = write_study(methods=[CHANNEL], drop_columns=[0], data=DATA)
+    done = fedveil_here("tune", study, *arguments, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
