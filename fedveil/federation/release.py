@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 from fedveil.data.attribute import IntArray
 from fedveil.data.attribute_data import Split
 from fedveil.errors import InputError
-from fedveil.federation.view import FloatArray, Pool, View
+from fedveil.federation.view import Capability, FloatArray, Pool, View
 from fedveil.games.play import Play
 from fedveil.randomness import numpy_generator, torch_generator
 from fedveil.shields.message import Context, Kind, Message
@@ -57,8 +58,11 @@ def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatAr
     return values.cpu().numpy().astype(np.float64)
 
 
-def released_view(run: Run, kind: Kind = Kind.REPRESENTATION) -> View:
-    """Let an observer see what was released: it learns from the training people, and attacks the test people."""
+def released_view(run: Run, kind: Kind = Kind.REPRESENTATION, *, inputs: bool = False) -> View:
+    """Let an observer see what was released: it learns from the training people, and attacks the test people.
+
+    With `inputs` the people that it learns from are its own: it has their records too, as no shield has touched them.
+    """
     data = run.federation.data
     pools = []
     for split in Split:
@@ -68,9 +72,11 @@ def released_view(run: Run, kind: Kind = Kind.REPRESENTATION) -> View:
                 release(run, split, kind),
                 {name: attribute.take(rows) for name, attribute in data.attributes.items()},
                 None if data.groups is None else data.groups[rows],
+                inputs=data.x[rows].reshape(len(rows), -1) if inputs and split != Split.TEST else None,
             )
         )
-    return View.apart(*pools)
+    view = View.apart(*pools)
+    return replace(view, grants=view.grants | {Capability.INPUTS}) if inputs else view
 
 
 def _dealt(run: Run, rows: IntArray, function: Callable[[Play], Tensor]) -> list[tuple[int | None, IntArray]]:

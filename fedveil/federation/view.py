@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,7 @@ class Capability(StrEnum):
     LABELS = "auxiliary vectors with their attributes"
     SENDERS = "who sent what"
     ROUNDS = "when it was sent"
+    INPUTS = "the auxiliary people's own inputs"
 
 
 EVERY_OBSERVER = frozenset({Capability.VECTORS, Capability.LABELS})
@@ -44,6 +46,7 @@ class Pool:
         groups: one id per vector of the person (speaker, seller, device) it comes from, or None.
         given: (n, g) what the attacker knows of each sender beforehand, encoded as numbers, or None.
         rounds: the round in which each vector was sent, or None.
+        inputs: (n, f) what stands behind each vector, uncensored, where the attacker has it; of victims never.
     """
 
     vectors: FloatArray
@@ -51,19 +54,16 @@ class Pool:
     groups: IntArray | None = None
     given: FloatArray | None = None
     rounds: IntArray | None = None
+    inputs: npt.NDArray[np.floating] | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def take(self, rows: IntArray | npt.NDArray[np.bool_]) -> Pool:
         """Return some of the vectors with all that belongs to them."""
-        return Pool(
-            vectors=self.vectors[rows],
-            attributes={name: attribute.take(rows) for name, attribute in self.attributes.items()},
-            groups=None if self.groups is None else self.groups[rows],
-            given=None if self.given is None else self.given[rows],
-            rounds=None if self.rounds is None else self.rounds[rows],
-        )
+        attributes = {name: attribute.take(rows) for name, attribute in self.attributes.items()}
+        more: list[Any] = [self.groups, self.given, self.rounds, self.inputs]
+        return Pool(self.vectors[rows], attributes, *(None if block is None else block[rows] for block in more))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,8 +191,7 @@ def _checked(
             row = int(np.flatnonzero(~np.isfinite(block).reshape(len(block), -1).all(axis=1))[0])
             raise InputError(f"{what} hold NaN or infinite values (first in row {row}); fill or remove them")
     lengths = {f"attribute {name!r}": len(attribute) for name, attribute in attributes.items()}
-    lengths |= {"groups": len(groups)} if groups is not None else {}
-    lengths |= {"given columns": len(known)} if known is not None else {}
+    lengths |= {what: len(own) for what, own in (("groups", groups), ("given columns", known)) if own is not None}
     for what, length in lengths.items():
         if length != len(matrix):
             raise InputError(f"{what}: {length} rows, but there are {len(matrix)} vectors; they must match row by row")

@@ -1,0 +1,183 @@
+"""De-censoring (Song and Shmatikov 2020): first undo what an encoder hid, then read the attribute; and its control."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedveil.attacks.attack import Attack, FloatArray, Labelled
+from fedveil.attacks.judgement import AttackerFigures
+from fedveil.attacks.trial import Question, Trial
+from fedveil.errors import InputError
+from fedveil.federation.view import EVERY_OBSERVER, Capability, Pool, View
+from fedveil.figures import Estimate
+from fedveil.learning import Recipe, fit_network, log_posterior
+from fedveil.measures import interval
+from fedveil.models import mlp, pick_device
+from fedveil.randomness import child_seed, numpy_generator, torch_generator
+from fedveil.standardise import Standardiser
+
+WIDTH = 64
+"""Features of the auxiliary encoder: what a censored representation is brought back to."""
+
+REACH = 128
+"""Hidden units of the map back."""
+
+
+@dataclass(frozen=True, eq=False)
+class Informed(Labelled):
+    """Labelled vectors with the inputs that stand behind them, standardised."""
+
+    inputs: FloatArray
+
+
+class Decensor(Attack):
+    """Train E∘C for u on auxiliary (x, u); learn T with ‖T(r) − E(x)‖²; then read u from T(r).
+
+    Symbols: r the censored vector, x what stands behind it, E the auxiliary encoder, C its classifier, T the map back.
+    What it adds over an attacker on r alone is the target E(x), which says where to look. It has no information about
+    victims that r does not hold: it must be compared with `EqualCapacity`, not with a smaller attacker.
+    """
+
+    name = "decensor"
+    needs = EVERY_OBSERVER | {Capability.INPUTS}
+    recipe = Recipe(hidden=(WIDTH,), learning_rate=1e-3)
+
+    def fit(self, auxiliary: Labelled, validation: Labelled, classes: int) -> None:
+        """Learn E on inputs, T on pairs of vector and input, and the attack on what T gives back."""
+        if not isinstance(auxiliary, Informed) or not isinstance(validation, Informed):
+            raise InputError("decensor: the vectors come without inputs; judge_decensoring(view, …) brings them")
+        pools = (auxiliary, validation)
+        aims = [(pool.inputs, pool.codes) for pool in pools]
+        encoder = self._network(aims[0], aims[1], classes, "encoder")
+        features = [_outputs(encoder[:-1], pool.inputs) for pool in pools]
+        scale = Standardiser.fit(features[0])
+        self.back_ = fit_map(
+            (auxiliary.vectors, scale.apply(features[0])),
+            (validation.vectors, scale.apply(features[1])),
+            seed=child_seed(self.seed, "map back"),
+            device=self.device,
+        )
+        restored = [(_outputs(self.back_, pool.vectors), pool.codes) for pool in pools]
+        self.model_ = self._network(restored[0], restored[1], classes, "attack")
+
+    def scores(self, vectors: FloatArray) -> FloatArray:
+        """Return log-probabilities from the restored vectors."""
+        return log_posterior(self.model_, _outputs(self.back_, vectors))
+
+    def _network(self, train: Any, validation: Any, classes: int, purpose: str) -> nn.Sequential:
+        seed = child_seed(self.seed, purpose)
+        fitted = fit_network(train, validation, classes, self.recipe, even=True, seed=seed, device=self.device)
+        assert isinstance(fitted, nn.Sequential)
+        return fitted
+
+
+class EqualCapacity(Attack):
+    """The control: one network with the layers of T and of the attack behind it, trained on r and u alone."""
+
+    name = "equal capacity"
+    recipe = Recipe(hidden=(REACH, WIDTH, WIDTH), learning_rate=1e-3)
+
+    def fit(self, auxiliary: Labelled, validation: Labelled, classes: int) -> None:
+        """Train until the validation loss stalls."""
+        train, held_out = ((pool.vectors, pool.codes) for pool in (auxiliary, validation))
+        self.model_ = fit_network(train, held_out, classes, self.recipe, even=True, seed=self.seed, device=self.device)
+
+    def scores(self, vectors: FloatArray) -> FloatArray:
+        """Return log-probabilities."""
+        return log_posterior(self.model_, vectors)
+
+
+@dataclass(frozen=True)
+class Decensoring:
+    """What de-censoring reads, what an attacker of equal capacity reads, and the difference, paired over victims."""
+
+    attribute: str
+    attack: AttackerFigures
+    control: AttackerFigures
+    gain: Estimate
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "attribute": self.attribute,
+            "attack": self.attack.as_dict(),
+            "control": self.control.as_dict(),
+            "gain": self.gain.as_dict(),
+        }
+
+
+def judge_decensoring(
+    view: View, attribute: str, *, seed: int = 0, draws: int = 1000, confidence: float = 0.95, device: str = "auto"
+) -> Decensoring:
+    """Attack with and without de-censoring; the view must hold inputs: `released_view(run, inputs=True)`.
+
+    Both attackers are calibrated on validation and scored on the same victims, by the same bootstrap draws. All
+    figures are estimates; the gain is in balanced accuracy.
+    """
+    view.require(Decensor.needs, "de-censoring")
+    asked = view.about(attribute)
+    question = Question.ask(asked, attribute, lambda pool: pool.vectors)
+    scale = Standardiser.fit(_inputs(asked.auxiliary))
+    known = [
+        Informed(own.vectors, own.codes, scale.apply(_inputs(pool)))
+        for own, pool in ((question.auxiliary, asked.auxiliary), (question.validation, asked.validation))
+    ]
+    question = replace(question, auxiliary=known[0], validation=known[1])
+    trials = []
+    for kind in (Decensor, EqualCapacity):
+        attacker: Attack = kind(seed=child_seed(seed, kind.name, attribute), device=device)
+        trials.append(Trial.run(kind.name, attacker, question, draws, numpy_generator(seed, "bootstrap", attribute)))
+    attack, control = trials
+    gain = attack.draws["balanced_accuracy"] - control.draws["balanced_accuracy"]
+    return Decensoring(attribute, attack.figures(confidence), control.figures(confidence), interval(gain, confidence))
+
+
+def fit_map(
+    train: tuple[FloatArray, FloatArray], validation: tuple[FloatArray, FloatArray], *, seed: int, device: str = "auto"
+) -> nn.Sequential:
+    """Learn T by Adam on the squared error; the epoch with the lowest validation error is kept."""
+    place, generator, recipe = pick_device(device), torch_generator(seed, "network"), Decensor.recipe
+    (x, aim), (x_validation, aim_validation) = (
+        tuple(torch.as_tensor(block, dtype=torch.float32, device=place) for block in pair)
+        for pair in (train, validation)
+    )
+    model = mlp([x.shape[1], REACH, aim.shape[1]], generator).to(place)
+    optimiser = torch.optim.Adam(model.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
+    batch = max(16, min(recipe.batch, len(x) // 20))
+    error_of = nn.MSELoss()
+    best, since, kept = float("inf"), 0, copy.deepcopy(model.state_dict())
+    for _ in range(2 * recipe.most_epochs):
+        for rows in torch.split(torch.randperm(len(x), generator=generator).to(place), batch):
+            optimiser.zero_grad()
+            error_of(model(x[rows]), aim[rows]).backward()
+            optimiser.step()
+        with torch.no_grad():
+            error = float(error_of(model(x_validation), aim_validation))
+        since += 1
+        if error < best - 1e-4:
+            best, since, kept = error, 0, copy.deepcopy(model.state_dict())
+        if since >= recipe.patience:
+            break
+    model.load_state_dict(kept)
+    return model
+
+
+def _outputs(model: nn.Module, vectors: FloatArray) -> FloatArray:
+    place = next(model.parameters()).device
+    with torch.no_grad():
+        parts = torch.split(torch.as_tensor(vectors, dtype=torch.float32, device=place), 8192)
+        return torch.cat([model(part) for part in parts]).cpu().numpy().astype(np.float64)
+
+
+def _inputs(pool: Pool) -> FloatArray:
+    if pool.inputs is None:
+        raise InputError(
+            "de-censoring: the attacker's own people come without inputs; use released_view(run, inputs=True)"
+        )
+    return np.asarray(pool.inputs, dtype=np.float64)
