@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from fedveil.studies.cells import Cell
 from fedveil.studies.runner import Listener
@@ -26,8 +26,15 @@ class _Clock:
     def finished(self) -> int:
         return sum(share >= 1 for share in self.shares.values())
 
+    @property
+    def done(self) -> float:
+        return sum(self.shares.values())
+
+    def told(self) -> str:
+        return f"{self.finished} of {self.total} cells, {self.left()}"
+
     def left(self) -> str:
-        done, passed = sum(self.shares.values()), time.monotonic() - self.started
+        done, passed = self.done, time.monotonic() - self.started
         if done <= 0 or passed < 2:
             return "estimating time left"
         return f"about {duration(passed * (self.total - done) / done)} left"
@@ -40,22 +47,17 @@ def study_progress(console: Console, total: int) -> Iterator[Listener]:
     if not console.is_terminal:
         yield _lines(console, clock)
         return
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("cells, {task.fields[left]}"),
-        TextColumn("{task.fields[what]}"),
-    )
+    columns = (BarColumn(), TextColumn("{task.fields[count]}"), TextColumn("[dim]{task.fields[what]}[/dim]"))
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=total, left=clock.left(), what="")
+        task = bar.add_task("", total=total, count=clock.told(), what="")
 
         def progress(cell: Cell, share: float, what: str) -> None:
             clock.shares[cell.id] = min(share, 0.99)
-            bar.update(task, completed=clock.finished, left=clock.left(), what=f"[dim]{_name(cell)}: {what}[/dim]")
+            bar.update(task, completed=clock.done, count=clock.told(), what=f"{_name(cell)}: {what}".replace("[", "("))
 
         def finished(cell: Cell) -> None:
             clock.shares[cell.id] = 1.0
-            bar.update(task, completed=clock.finished, left=clock.left())
+            bar.update(task, completed=clock.done, count=clock.told())
 
         yield Listener(progress, finished, lambda text: bar.console.print(f"warning: {text}", markup=False))
 
@@ -87,4 +89,4 @@ def duration(seconds: float) -> str:
 
 
 def _name(cell: Cell) -> str:
-    return f"{cell.method}{'' if cell.strength is None else f' {cell.strength:g}'}, seed {cell.seed}".replace("[", "(")
+    return f"{cell.method}{'' if cell.strength is None else f' {cell.strength:g}'}, seed {cell.seed}"
