@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +44,31 @@ def record_tensors(run: Run) -> dict[str, Tensor]:
     own = federation.own_codes()
     for name, attribute in {**data.attributes, **({"own": own} if own else {})}.items():
         tensors[f"u:{name}"] = _tensor(attribute.codes).to(place)
+    asked = {name for stage in run.stages for name in stage.reads if name.startswith("varies:")}
+    devices = [federation.partition.device(device) for device in range(len(federation.partition))]
+    for name in asked & {f"varies:{codes[2:]}" for codes in tensors if codes.startswith("u:")}:
+        tensors[name] = varying(tensors[f"u:{name.partition(':')[2]}"], devices)
     return tensors if Kind.INPUT not in run.shield.acts_on else {**tensors, "x": _shielded(run, tensors)}
+
+
+def varying(codes: Tensor, devices: Sequence[IntArray]) -> Tensor:
+    """Return of each record whether its device holds at least two values; a record that no device holds counts."""
+    seen = codes.cpu().numpy()
+    varies = np.ones(len(seen), dtype=bool)
+    for rows in devices:
+        own = seen[rows]
+        varies[rows] = len(np.unique(own[own >= 0])) > 1
+    return torch.from_numpy(varies).to(codes.device)
+
+
+def without_variety(run: Run, devices: IntArray) -> dict[str, int]:
+    """Return how many of some devices lack an attribute or hold one value of it: nothing is hidden there."""
+    counts = {}
+    for name, varies in run.tensors.items():
+        if name.startswith("varies:"):
+            first = [run.federation.partition.device(int(device))[:1] for device in devices]
+            counts[name.partition(":")[2]] = sum(not bool(varies[int(row[0])]) for row in first if len(row))
+    return counts
 
 
 def _shielded(run: Run, tensors: dict[str, Tensor]) -> Tensor:
@@ -55,7 +80,7 @@ def _shielded(run: Run, tensors: dict[str, Tensor]) -> Tensor:
             device=device,
             round=0,
             generator=torch_generator(run.federation.seed, "input", owner),
-            data={name: column[there] for name, column in tensors.items()},
+            data={name: column[there] for name, column in tensors.items() if not name.startswith("varies:")},
         )
         try:
             message, _ = run.shield.apply(Message(Kind.INPUT, x[there]), context)

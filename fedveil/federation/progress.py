@@ -16,6 +16,7 @@ class RoundRecord:
         losses: mean loss by move. validation: the stage's validation loss, where it has one.
         damage: what the shields did to the updates, averaged over devices.
         bytes_up: how much the devices sent.
+        utility_only: by attribute that the game hides, how many of the devices lack it or hold one value of it.
     """
 
     stage: str
@@ -26,6 +27,7 @@ class RoundRecord:
     validation: float | None
     damage: dict[str, float]
     bytes_up: int
+    utility_only: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -17,6 +17,7 @@ from fedveil.data.attribute import Attribute, IntArray
 from fedveil.data.attribute_data import Split, random_split
 from fedveil.errors import InputError
 from fedveil.federation.exchange import send_updates
+from fedveil.federation.inputs import varying
 from fedveil.federation.view import EVERY_OBSERVER, Capability, FloatArray, Pool, View
 from fedveil.games.game import Stage
 from fedveil.randomness import numpy_generator
@@ -60,6 +61,12 @@ def watch(run: Run, stage: Stage, number: int) -> Seen:
     work = replace(run.work(stage, number, np.arange(len(rows)) % registered), devices=own, rows=rows)
     if run.federation.own_attribute is not None and "u:own" in work.data:
         work = replace(work, data={**work.data, "u:own": _own_codes(run, rows)})
+    variety = {
+        name: varying(work.data[f"u:{name.partition(':')[2]}"], rows)
+        for name in work.data
+        if name.startswith("varies:")
+    }
+    work = replace(work, data={**work.data, **variety})
     sent = send_updates(run, work, run.engine.play(work, *run.device_states(stage, own)))
     return Seen(weights, [(number, own[sent.speaking], sent.updates)] if len(sent.speaking) else [])
 

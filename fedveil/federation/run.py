@@ -16,7 +16,7 @@ from fedveil.errors import InputError, nearest
 from fedveil.federation.exchange import aggregate, send_updates
 from fedveil.federation.federation import Federation
 from fedveil.federation.heads import Utility, fit_heads, score_outputs
-from fedveil.federation.inputs import record_tensors
+from fedveil.federation.inputs import record_tensors, without_variety
 from fedveil.federation.layout import Layout
 from fedveil.federation.local_players import LocalPlayer
 from fedveil.federation.model import Model
@@ -46,6 +46,7 @@ class Run:
         own = federation.own_codes()
         if own is not None:
             self.shape = replace(self.shape, attributes={**self.shape.attributes, "own": len(own.values)})
+        game.check_settings(federation.settings)
         self.stages = game.stages(self.shape)
         players = game.players(self.shape)
         self.seats = {
@@ -84,6 +85,11 @@ class Run:
     def paths(self) -> dict[str, str]:
         """Which path each player's network takes through the engine."""
         return self.engine.paths(self.seats)
+
+    @property
+    def utility_only(self) -> dict[str, int]:
+        """By attribute that the game hides, how many devices lack it or hold one value of it: they hide nothing."""
+        return without_variety(self, np.arange(len(self.federation.partition)))
 
     @property
     def history(self) -> list[RoundRecord]:
@@ -162,8 +168,9 @@ class Run:
             losses = {move.title: float(mean) for move, mean in zip(stage.moves, means, strict=True)}
         validation = None if stage.validation is None else self._validate(stage)
         self.progress.round = number
+        bare = without_variety(self, devices)
         self.history.append(
-            RoundRecord(stage.name, number, len(devices), silent, losses, validation, damage, sent_bytes)
+            RoundRecord(stage.name, number, len(devices), silent, losses, validation, damage, sent_bytes, bare)
         )
         if validation is not None and validation < (np.inf if self.progress.best is None else self.progress.best):
             self.progress.best, self.progress.best_round = validation, number

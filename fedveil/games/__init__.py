@@ -12,10 +12,12 @@ from fedveil.games.losses import cross_entropy, one_hot, squared_error
 from fedveil.games.optimisers import SGD, Adam
 from fedveil.games.play import Play, WithheldError
 from fedveil.games.raw import Raw
+from fedveil.games.tappfl import TAPPFL
 from fedveil.games.undefended import Undefended
 
 __all__ = [
     "SGD",
+    "TAPPFL",
     "Adam",
     "AdversarialTraining",
     "Autoencoder",

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -84,7 +85,8 @@ class Stage:
     Attributes:
         moves: made in this order on every batch.
         shared: players whose weights go to the server and are averaged; all others stay on their device.
-        reads: what losses may read: "x", "y", "u" (all attributes) or "u:<name>".
+        reads: what losses may read: "x", "y", "u" (all attributes) or "u:<name>"; "varies:<name>" says of each record
+            whether its device has at least two values of that attribute.
         rounds: how many rounds, unless the run says otherwise.
         local_epochs, batch_size: each device's work per round.
         validation: a loss whose mean over validation records judges a round; the best round's shared weights are kept.
@@ -129,6 +131,9 @@ class Game(ABC):
     @abstractmethod
     def stages(self, shape: DataShape) -> tuple[Stage, ...]:
         """Say how the game is played."""
+
+    def check_settings(self, settings: Mapping[str, float | npt.ArrayLike]) -> None:  # noqa: B027
+        """Refuse per-device settings that the game cannot play by; `settings` are the federation's."""
 
     def represent(self, play: Play) -> Tensor:
         """Return what a device releases of its records after training; it may read x only."""

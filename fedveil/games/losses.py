@@ -39,3 +39,18 @@ def one_hot(codes: Tensor, classes: int, like: Tensor) -> Tensor:
     """Return codes as one-hot rows of the type of `like`; a missing label (−1) becomes zeros."""
     rows = torch.arange(classes, device=codes.device)
     return (codes.unsqueeze(-1) == rows).to(like.dtype)
+
+
+def counting(chosen: Tensor, weights: Tensor | None) -> Tensor:
+    """Return which of the chosen records are no padding."""
+    return chosen if weights is None else chosen & (weights > 0)
+
+
+def mean_over(loss: Tensor, counted: Tensor, weights: Tensor | None) -> Tensor:
+    """Return a loss whose mean over a batch is the mean over the records that count; 0 where none does.
+
+    >>> mean_over(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True, False, True]), None).mean()
+    tensor(2.)
+    """
+    size = float(loss.shape[-1]) if weights is None else weights.sum(dim=-1, keepdim=True)
+    return loss * counted * (size / counted.sum(dim=-1, keepdim=True).clamp_min(1)).to(loss.dtype)

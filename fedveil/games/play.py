@@ -67,6 +67,10 @@ class Play:
         """The batch's codes of a sensitive attribute; "own" is the attribute each device chose for itself."""
         return self._read(f"u:{name}")
 
+    def varies(self, name: str) -> Tensor:
+        """Whether each record's device has at least two values of an attribute: else there is nothing to hide there."""
+        return self._read(f"varies:{name}")
+
     def setting(self, name: str) -> Tensor:
         """A hyper-parameter that may differ per device."""
         if name not in self.settings:
