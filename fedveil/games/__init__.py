@@ -6,6 +6,7 @@ record, `optimisers.py` how players descend.
 
 from fedveil.games.adversarial import AdversarialTraining
 from fedveil.games.autoencoder import Autoencoder
+from fedveil.games.dpfe import DPFE
 from fedveil.games.fedavg import FedAvg
 from fedveil.games.game import DataShape, Game, Move, Player, Stage
 from fedveil.games.losses import cross_entropy, one_hot, squared_error
@@ -16,6 +17,7 @@ from fedveil.games.tappfl import TAPPFL
 from fedveil.games.undefended import Undefended
 
 __all__ = [
+    "DPFE",
     "SGD",
     "TAPPFL",
     "Adam",

@@ -53,4 +53,4 @@ def mean_over(loss: Tensor, counted: Tensor, weights: Tensor | None) -> Tensor:
     tensor(2.)
     """
     size = float(loss.shape[-1]) if weights is None else weights.sum(dim=-1, keepdim=True)
-    return loss * counted * (size / counted.sum(dim=-1, keepdim=True).clamp_min(1)).to(loss.dtype)
+    return loss * counted * size / counted.sum(dim=-1, keepdim=True).clamp_min(1).to(loss.dtype)

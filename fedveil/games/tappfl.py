@@ -46,15 +46,15 @@ class TAPPFL(Game):
 
     Attributes:
         attribute: what is hidden: one attribute, several, or "own" for each device's own choice.
-        strength: λ.
-        bound: "ce" (printed) or "club".
-        negatives: "conditional" or "marginal" (printed).
+        strength: the trade-off λ: 0 keeps x, 1 hides u.
+        bound: what f descends of u: "ce" (printed) or "club".
+        negatives: where x̄ comes from: "conditional" (equal u) or "marginal" (printed).
         networks: "paper" (Table 3) or "light" (a critic of two layers).
         width: dimensions of r, for tables.
         privacy_steps: steps of g per batch; 1 by default, 5 with "club".
         utility_steps: steps of h per batch.
         pretraining: rounds in which f and h alone learn (λ = 0) before g joins.
-        optimiser: of all three.
+        optimiser: how all three descend.
     """
 
     attribute: str | tuple[str, ...] = "sex"
@@ -143,7 +143,11 @@ class TAPPFL(Game):
 
     def _hide(self, play: Play, counts: Mapping[str, int]) -> Tensor:
         r = play("extractor", play.x)
-        strength = play.setting("strength") if "strength" in play.settings else torch.tensor(self.strength).to(r)
+        strength = (
+            play.setting("strength")
+            if "strength" in play.settings
+            else torch.tensor(self.strength, dtype=r.dtype, device=r.device)
+        )
         leaks, share = [], []
         for name in self.attributes:
             leak = -self._cross_entropy(play, name, r)
@@ -160,7 +164,7 @@ class TAPPFL(Game):
         if not elsewhere:
             return mean_over(cross_entropy(logits, torch.where(counted, codes, -1)), counted, play.weights)
         rows = one_hot(codes, logits.shape[-1], logits) * counted.unsqueeze(-1)
-        marginal = rows.sum(dim=-2, keepdim=True) / counted.sum(dim=-1).clamp_min(1)[..., None, None]
+        marginal = rows.sum(dim=-2, keepdim=True) / counted.sum(dim=-1).clamp_min(1).to(rows.dtype)[..., None, None]
         return mean_over(-(marginal * logits.log_softmax(dim=-1)).sum(dim=-1), counted, play.weights)
 
     def _jsd(self, play: Play, r: Tensor, counts: Mapping[str, int]) -> Tensor:

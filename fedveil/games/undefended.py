@@ -61,12 +61,20 @@ class Undefended(Game):
 
 
 def encoder_and_head(
-    shape: DataShape, hidden: tuple[int, ...], width: int, encoder: Build | None, optimiser: Optimiser
+    shape: DataShape,
+    hidden: tuple[int, ...],
+    width: int,
+    encoder: Build | None,
+    optimiser: Optimiser,
+    last: nn.Module | None = None,
 ) -> dict[str, Player]:
-    """Return an encoder, x → (−1, 1)^width, and a linear head on it; another encoder is given by its builder."""
+    """Return an encoder and a linear head on it; another encoder is given by its builder.
+
+    The encoder ends in tanh, x → (−1, 1)^width, or in `last`.
+    """
     classes = task_classes(shape)
     sizes = [] if encoder else [flat_size(shape), *hidden, width]
     return {
-        "encoder": Player(encoder or (lambda generator: mlp(sizes, generator, last=nn.Tanh())), optimiser),
+        "encoder": Player(encoder or (lambda generator: mlp(sizes, generator, last=last or nn.Tanh())), optimiser),
         "head": Player(lambda generator: mlp([width, classes], generator), optimiser),
     }
