@@ -37,6 +37,7 @@ class AttributeData:
         name: where the data comes from.
         facts: what the source knows besides: records left out, columns dropped, a known leakage in bits.
         columns: the table's column that each feature comes from, where the source tells: a text column becomes several.
+        tasks: further labels that heads may learn from releases; neither games nor attackers are given them.
     """
 
     x: npt.NDArray[np.float32]
@@ -48,9 +49,11 @@ class AttributeData:
     name: str = "data"
     facts: Mapping[str, object] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
+    tasks: Mapping[str, Attribute] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         columns: dict[str, int] = {f"attribute {name!r}": len(a) for name, a in self.attributes.items()}
+        columns |= {f"task {name!r}": len(label) for name, label in self.tasks.items()}
         columns["split"] = len(self.split)
         if self.y is not None:
             columns["y"] = len(self.y)
@@ -65,6 +68,9 @@ class AttributeData:
             raise InputError(
                 f"{self.name}: {self.y.name!r} is both target and sensitive attribute; choose another target"
             )
+        for name in self.tasks:
+            if name in self.attributes or (self.y is not None and name == self.y.name):
+                raise InputError(f"{self.name}: {name!r} is a further task, and target or sensitive attribute, too")
         if self.feature_names and len(self.feature_names) != self.x.shape[1]:
             raise InputError(f"{self.name}: {len(self.feature_names)} feature names for {self.x.shape[1]} features")
         if self.columns and len(self.columns) != self.x.shape[1]:
@@ -89,11 +95,16 @@ class AttributeData:
         return self.attributes[name]
 
     def label(self, task: str) -> Attribute:
-        """Return what a task predicts: the target, or one of the sensitive attributes."""
-        labels = {**({self.y.name: self.y} if self.y else {}), **self.attributes}
+        """Return what a task predicts: the target, a further task's label, or one of the sensitive attributes."""
+        labels = self.labels
         if task not in labels:
             raise InputError(f"no task {task!r} in {self.name}: {nearest(task, labels)}")
         return labels[task]
+
+    @property
+    def labels(self) -> dict[str, Attribute]:
+        """All that heads may learn, by name: the target, the further tasks, the sensitive attributes."""
+        return {**({self.y.name: self.y} if self.y else {}), **self.tasks, **self.attributes}
 
     def rows(self, split: Split) -> IntArray:
         """Return the indices of a split's records."""
@@ -108,10 +119,11 @@ class AttributeData:
             split=self.split[rows],
             y=None if self.y is None else self.y.take(rows),
             groups=None if self.groups is None else self.groups[rows],
+            tasks={name: label.take(rows) for name, label in self.tasks.items()},
         )
 
     def without_labels(self) -> AttributeData:
-        """Return the same records without the task's label."""
+        """Return the same records without the target; further tasks' labels, which no game sees, stay."""
         return replace(self, y=None)
 
 

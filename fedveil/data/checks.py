@@ -19,6 +19,7 @@ def checked(data: AttributeData) -> AttributeData:
     labels = [("attribute", attribute) for attribute in data.attributes.values()]
     if data.y is not None:
         labels.append(("target", data.y))
+    labels += [("task", label) for label in data.tasks.values()]
     for split in (Split.TRAIN, Split.TEST):
         if not len(data.rows(split)):
             raise InputError(f"{data.name}: there are no {split.name.lower()} records; change the split")

@@ -75,7 +75,7 @@ def _check_names(study: Study, data: AttributeData) -> None:
             raise InputError(
                 f"attacks.attributes: {name!r} is no sensitive attribute: {nearest(name, data.attributes)}"
             )
-    labels = [*([data.y.name] if data.y else []), *data.attributes]
+    labels = data.labels
     for task in study.all_tasks:
         if task not in labels:
             raise InputError(f"tasks: {task!r} is no label of {data.name}: {nearest(task, labels)}")

@@ -140,3 +140,50 @@ def test_intersect_and_merge():
     assert intersect([sex, race]).codes.tolist() == [0, 2, 1, MISSING]
     coarse = race.merge("coarse", {"x": "1", "y": "1"})
     assert coarse.codes.tolist() == [0, 0, MISSING, 0]
+
+
+def _with_task(codes=(0, 1, 0, 1, 1, 0), name="hours"):
+    n = len(codes)
+    return AttributeData(
+        np.zeros((6, 2), dtype=np.float32),
+        {"sex": Attribute("sex", np.array([0, 1, 0, 1, 0, 1]), ("f", "m"))},
+        np.array([0, 0, 1, 1, 2, 2], dtype=np.int8),
+        y=Attribute("y", np.array([1, 0, 0, 1, 0, 1]), ("a", "b")),
+        tasks={name: Attribute(name, np.array(codes), ("short", "long"))} if n else {},
+    )
+
+
+def test_further_tasks_are_found_as_labels_and_stay_with_their_records():
+    data = _with_task()
+    assert data.label("hours").codes.tolist() == [0, 1, 0, 1, 1, 0]
+    assert list(data.labels) == ["y", "hours", "sex"]
+    assert data.take(np.array([1, 5])).label("hours").codes.tolist() == [1, 0]
+    assert "hours" in data.without_labels().tasks
+    with pytest.raises(InputError, match="no sensitive attribute 'hours'"):
+        data.attribute("hours")
+    with pytest.raises(InputError, match="did you mean 'hours'"):
+        data.label("hour")
+
+
+@pytest.mark.parametrize("name", ["sex", "y"])
+def test_a_further_task_is_neither_target_nor_attribute(name):
+    with pytest.raises(InputError, match=f"{name!r} is a further task"):
+        _with_task(name=name)
+
+
+def test_a_further_task_must_fit_and_vary():
+    with pytest.raises(InputError, match="task 'hours' has 3 records"):
+        _with_task(codes=(0, 1, 0))
+    with pytest.raises(InputError, match="task 'hours' has only the value 'long'"):
+        checked(_with_task(codes=(1,) * 6))
+
+
+def test_games_and_attackers_never_see_further_tasks():
+    from fedveil.federation import Federation, Run
+    from fedveil.games import Autoencoder, DataShape
+
+    data = _with_task()
+    run = Run(Federation(data, 2), Autoencoder(hidden=(2,), width=2)).play(1)
+    assert set(run.tensors) == {"x", "y", "u:sex"}
+    assert DataShape.of(data).attributes == {"sex": 2}
+    assert set(run.view("representations").auxiliary.attributes) == {"sex"}

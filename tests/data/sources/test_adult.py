@@ -78,3 +78,22 @@ def test_another_file_by_that_name_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(InputError, match="Adult file"):
         read_adult(path)
+
+
+def test_further_tasks_are_for_heads_alone(published):
+    published("adult")
+    data = fedveil.data.load("adult", target="income", sensitive="sex")
+    bare = fedveil.data.load("adult", target="income", sensitive="sex", tasks=False)
+    assert list(data.tasks) == ["long-hours", "professional", "education-10"]
+    assert not bare.tasks
+    np.testing.assert_array_equal(data.x, bare.x)
+    np.testing.assert_array_equal(data.split, bare.split)
+    priors = {name: label.take(np.arange(32_561)).prior for name, label in data.tasks.items()}
+    assert priors["long-hours"] == pytest.approx(22_980 / 32_561, abs=1e-4)
+    assert priors["professional"] == pytest.approx(1 - (4140 + 4066) / (32_561 - 1843), abs=1e-4)
+    assert priors["education-10"] == pytest.approx(1 - 14_754 / 32_561, abs=1e-4)
+    assert int((~data.tasks["professional"].known[:32_561]).sum()) == 1843  # no occupation stated
+    (only,) = fedveil.data.load("adult", sensitive="sex", tasks=["professional"]).tasks
+    assert only == "professional"
+    with pytest.raises(InputError, match="did you mean 'long-hours'"):
+        fedveil.data.load("adult", sensitive="sex", tasks=["long-hour"])
