@@ -68,7 +68,7 @@ def tune(
         table.add_column(name)
     for one in found:
         if one.answer is None:
-            table.add_row(Text(one.method.name), "failed", "", "", "", Text(one.failed or ""))
+            table.add_row(Text(one.method.name), "failed", "", "", "", "")
             continue
         status, point = one.answer
         nearest = f"{point.strength:g}" + (" (nearest)" if status == "unreachable" else "")
@@ -83,3 +83,8 @@ def tune(
     if json:
         answers = [one.as_dict() for one in found]
         print_json({"study": plan.study.name, "target": leakage, "methods": answers})
+    for one in found:
+        if one.why:
+            typer.echo(f"fedveil: {one.method.name}: could not be computed at {' '.join(one.why.split())}", err=True)
+    if any(one.why for one in found):
+        raise typer.Exit(1)

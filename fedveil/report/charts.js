@@ -77,7 +77,7 @@ function settingHover(index) {
     `leakage ${told(point.leakage)}, read by ${plain(point.attacker)}`, `utility ${told(point.utility)}`,
     `${point.each.length} ${point.each.length === 1 ? "cell" : "cells"}: seed ${point.each.map((e) => e[0]).join(", ")}`];
   if (view.cotrained[index]) lines.push(`co-trained adversary: ${told(view.cotrained[index])}`);
-  if (view.bounds[index] !== null) lines.push(`CERTIFIED ≤ ${upwards(view.bounds[index])}`);
+  if (view.bounds[index] !== null) lines.push(`CERTIFIED ≤ ${upwards(view.bounds[index])}${broken(index).length ? ", CONTRADICTED" : ""}`);
   if (view.missing[index]) lines.push(`missing: ${plain(cut(view.missing[index], 60))}`);
   return lines.join("<br>");
 }

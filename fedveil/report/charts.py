@@ -25,7 +25,7 @@ def plot_frontier(results: StudyResults, task: str | None = None, attribute: str
     task, attribute = _chosen(results, task, attribute)
     data = one_view(results, task, attribute)
     view, settings = data["views"][0][0], data["settings"]
-    names = [method["name"] for method in data["methods"]]
+    names, broken = [method["name"] for method in data["methods"]], data["contradictions"][0]
     given: dict[str, Mark] = marks(names)
     figure = graph.Figure()
     xs, ys = stairs(view)
@@ -52,7 +52,7 @@ def plot_frontier(results: StudyResults, task: str | None = None, attribute: str
                 marker={"symbol": given[name].symbol, "size": 11, "color": given[name].light},
                 name=_plain(name),
                 hoverinfo="text",
-                hovertext=[_hover(settings[i]["label"], view, i) for i in mine],
+                hovertext=[_hover(settings[i]["label"], view, i, bool(broken[i])) for i in mine],
                 customdata=mine,
             )
     proved = [i for i, point in enumerate(view["points"]) if point and view["bounds"][i] is not None]
@@ -64,7 +64,7 @@ def plot_frontier(results: StudyResults, task: str | None = None, attribute: str
             marker={"symbol": "line-ns-open", "size": 20, "color": PROVED, "line": {"width": 4, "color": PROVED}},
             name="certified: no attacker reads more",
             hoverinfo="text",
-            hovertext=[_hover(settings[i]["label"], view, i) for i in proved],
+            hovertext=[_hover(settings[i]["label"], view, i, bool(broken[i])) for i in proved],
             customdata=proved,
         )
     _lines(figure, view)
@@ -121,14 +121,14 @@ def _lines(figure: Any, view: dict[str, Any]) -> None:
         )
 
 
-def _hover(label: str, view: dict[str, Any], index: int) -> str:
+def _hover(label: str, view: dict[str, Any], index: int, contradicted: bool) -> str:
     point = view["points"][index]
     lines = [f"<b>{_plain(label)}</b>"]
     lines += [f"{name} {_told(point[name])}" for name in ("leakage", "utility")]
     if view["cotrained"][index]:
         lines.append(f"co-trained adversary: {_told(view['cotrained'][index])}")
     if view["bounds"][index] is not None:
-        lines.append(f"CERTIFIED ≤ {view['bounds'][index]:.4f}")
+        lines.append(f"CERTIFIED ≤ {view['bounds'][index]:.4f}{', CONTRADICTED' if contradicted else ''}")
     return "<br>".join(lines)
 
 

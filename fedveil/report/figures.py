@@ -35,12 +35,33 @@ def figure(value: Any) -> Figure | None:
     return [middle, *(middle if end is None else end for end in ends)]
 
 
-def mean_figure(values: Iterable[Any]) -> Figure | None:
+def mean_figure(values: Iterable[Any], within: tuple[float, float] | None = None) -> Figure | None:
     """Return the mean over seeds, its interval as in a study's rows; None where no seed has a figure."""
     known = [one for one in map(figure, values) if one is not None]
     if len(known) < 2:
         return known[0] if known else None
-    return figure(averaged([dict(zip(("estimate", "low", "high"), one, strict=True)) for one in known]).as_dict())
+    named = [dict(zip(("estimate", "low", "high"), one, strict=True)) for one in known]
+    return figure(averaged(named, within).as_dict())
+
+
+def known_certificates(result: Any, attribute: str) -> list[Mapping[str, Any]]:
+    """Return a cell's certificates about an attribute, those that state a finite bound on a named quantity.
+
+    >>> known_certificates({"certificates": {"sex": [{"certified": True}, "?"]}}, "sex")
+    []
+    """
+    found = inside(result, "certificates", attribute)
+    return [
+        one
+        for one in (found if isinstance(found, list) else [])
+        if inside(one, "certified") is True
+        and number(inside(one, "bound")) is not None
+        and isinstance(inside(one, "quantity"), str)
+        and inside(one, "direction") in ("upper", "lower")
+        and isinstance(inside(one, "assumptions"), Mapping)
+        and isinstance(inside(one, "does_not_cover"), list)
+        and all(isinstance(inside(one, part), str) for part in ("method", "citation"))
+    ]
 
 
 def inside(value: Any, *path: str) -> Any:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedveil.report.figures import Figure, figure, inside, mean_figure, number
+from fedveil.report.contradictions import contradictions
+from fedveil.report.figures import Figure, figure, inside, known_certificates, mean_figure, number
 from fedveil.report.marks import marks
 from fedveil.report.settings import Setting, bound_on_balanced_accuracy, settings_of
 from fedveil.report.sound import Pair
 from fedveil.studies.results import CellResult, StudyResults
+from fedveil.studies.rows import CHANCES
 
 
 def gather(results: StudyResults, pairs: Sequence[Sequence[Pair]], attributes: Sequence[str]) -> dict[str, Any]:
@@ -43,6 +45,9 @@ def gather(results: StudyResults, pairs: Sequence[Sequence[Pair]], attributes: S
         "attackers": [[_attackers(setting, name) for setting in settings] for name in attributes],
         "groups": [[_groups(settings, pair.task, pair.attribute) for pair in row] for row in pairs],
         "certificates": [[_certificates(setting, name) for setting in settings] for name in attributes],
+        "contradictions": [
+            [[list(one) for one in contradictions(setting, name)] for setting in settings] for name in attributes
+        ],
         "run": _run(results),
     }
 
@@ -124,21 +129,23 @@ def _attackers(setting: Setting, attribute: str) -> list[dict[str, Any]]:
     found: dict[tuple[str, bool], list[Mapping[str, Any]]] = {}
     chosen: dict[str, int] = {}
     for cell in setting.cells:
-        for attacker in inside(cell.result, "leakage", attribute, "attackers") or []:
-            found.setdefault((str(attacker["name"]), False), []).append(attacker)
+        tried = inside(cell.result, "leakage", attribute, "attackers")
+        for attacker in tried if isinstance(tried, list) else []:
+            if inside(attacker, "name"):
+                found.setdefault((str(attacker["name"]), False), []).append(attacker)
         worst = inside(cell.result, "leakage", attribute, "worst", "name")
         if worst is not None:
             chosen[str(worst)] = chosen.get(str(worst), 0) + 1
         along = inside(cell.result, "cotrained", attribute)
-        if along:
+        if isinstance(along, Mapping) and along:
             found.setdefault((str(along.get("name", "co-trained")), True), []).append(along)
     listed = [
         {
             "name": name,
             "cotrained": cotrained,
             "chosen": 0 if cotrained else chosen.get(name, 0),
-            "balanced_accuracy": mean_figure(one.get("balanced_accuracy") for one in each),
-            "auc": mean_figure(one.get("auc") for one in each),
+            "balanced_accuracy": mean_figure((one.get("balanced_accuracy") for one in each), CHANCES),
+            "auc": mean_figure((one.get("auc") for one in each), CHANCES),
             "bits": mean_figure(one.get("mutual_information_bits") for one in each),
         }
         for (name, cotrained), each in found.items()
@@ -154,24 +161,28 @@ def _groups(settings: list[Setting], task: str, attribute: str) -> dict[str, Any
     ]
     values = list(dict.fromkeys(str(value) for setting in each for groups in setting for value in groups))
     by_setting = [
-        [mean_figure(groups.get(value) for groups in setting) for value in values] if setting else None
+        [mean_figure((groups.get(value) for groups in setting), CHANCES) for value in values] if setting else None
         for setting in each
     ]
     return {"values": values, "settings": by_setting}
 
 
 def _certificates(setting: Setting, attribute: str) -> list[dict[str, Any]]:
-    """What is proved about a setting: of each quantity the loosest bound over its seeds' cells."""
-    loosest: dict[tuple[str, str], dict[str, Any]] = {}
+    """What is proved about a setting: of each quantity that every finished cell bounds, the loosest bound over them."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for cell in setting.cells:
-        for one in inside(cell.result, "certificates", attribute) or []:
-            if one.get("certified") is not True or not isinstance(one.get("bound"), int | float):
-                continue
+        tightest: dict[tuple[str, str], dict[str, Any]] = {}
+        for one in known_certificates(cell.result, attribute):
             key = (str(one["quantity"]), str(one["direction"]))
-            sign = 1 if key[1] == "upper" else -1
-            if key not in loosest or sign * one["bound"] > sign * loosest[key]["bound"]:
-                loosest[key] = one
-    return list(loosest.values())
+            if key not in tightest or _looseness(one) < _looseness(tightest[key]):
+                tightest[key] = dict(one)
+        for key, best in tightest.items():
+            found.setdefault(key, []).append(best)
+    return [max(each, key=_looseness) for each in found.values() if len(each) == len(setting.cells)]
+
+
+def _looseness(certificate: Mapping[str, Any]) -> float:
+    return float(certificate["bound"]) * (1 if certificate["direction"] == "upper" else -1)
 
 
 def _run(results: StudyResults) -> dict[str, Any]:
@@ -180,8 +191,8 @@ def _run(results: StudyResults) -> dict[str, Any]:
         "command": str(results.facts.get("command") or ""),
         "version": str(results.facts.get("version") or ""),
         "revision": str(results.facts.get("revision") or ""),
-        "versions": dict(configs[0].get("versions") or {}) if configs else {},
-        "threads": sorted({config["threads"] for config in configs if config.get("threads")}),
+        "versions": dict(inside(configs[0], "versions") or {}) if configs else {},
+        "threads": sorted({config["threads"] for config in configs if isinstance(config.get("threads"), int)}),
         "seeds": sorted({cell["seed"] for cell in results.planned}),
         "study": results.study,
     }

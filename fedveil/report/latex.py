@@ -50,6 +50,7 @@ def _table(data: dict[str, Any], t: int, task: str, a: int, attribute: str) -> s
     for i, setting in enumerate(data["settings"]):
         point, limit = view["points"][i], view["bounds"][i]
         bound = "--" if limit is None else f"$\\leq {math.ceil(round(limit * 1e3, 6)) / 1e3:.3f}$"
+        bound += " (contradicted)" if data["contradictions"][a][i] else ""
         along = _told(view["cotrained"][i]) if view["cotrained"][i] else "--"
         figures = [_told(point["leakage"]), along, _told(point["utility"])] if point else ["missing", along, "missing"]
         rows.append(" & ".join([latex_text(setting["label"]), *figures, bound]) + r" \\")

@@ -20,6 +20,7 @@ const byId = (id) => document.getElementById(id);
 const currentView = () => DATA.views[state.task]?.[state.attribute];
 const taskName = () => DATA.tasks[state.task] ?? "no task";
 const attributeName = () => DATA.attributes[state.attribute] ?? "no attribute";
+const broken = (setting) => DATA.contradictions[state.attribute]?.[setting] || [];
 const upwards = (bound) => (Math.ceil(Math.round(bound * 1e7) / 1e4 - 1e-9) / 1000).toFixed(3);
 
 function el(tag, attributes, ...children) {
@@ -104,7 +105,7 @@ function buildTable() {
       figureCell(point?.leakage), el("td", {}, name(point?.attacker ?? "")),
       view?.cotrained[i] ? figureCell(view.cotrained[i]) : el("td", { class: "number" }, "–"),
       figureCell(point?.utility),
-      el("td", {}, limit === null ? "–" : el("span", { class: "badge" }, `≤ ${upwards(limit)}`)),
+      el("td", {}, limit === null ? "–" : el("span", { class: broken(i).length ? "badge contradicted" : "badge" }, `≤ ${upwards(limit)}${broken(i).length ? " contradicted" : ""}`)),
       el("td", {}, view?.front.includes(i) ? "yes" : "–"),
       el("td", { class: "number" }, `${point ? point.each.length : 0} of ${all}`));
     row.addEventListener("click", () => select(i));
@@ -196,6 +197,8 @@ function mapsTable(i) {
   ]);
 }
 
+const contradiction = ([quantity, bound, attacker, seed, read]) => el("p", { class: "contradiction", role: "alert" }, el("strong", {}, "CONTRADICTED "), "by ", name(attacker), `, seed ${seed}, who reads ${quantity} ${told(read)}: the lower end exceeds the bound. The certificate, what it assumes, or the run is broken.`);
+
 function certificates(i, view) {
   const found = DATA.certificates[state.attribute]?.[i] || [], setting = DATA.settings[i], point = view?.points[i];
   const left = el("div", {}, el("h3", {}, "Proved about ", name(setting.label)));
@@ -204,6 +207,7 @@ function certificates(i, view) {
     for (const [key, value] of c.assumptions) facts.append(el("dt", {}, name(key)), el("dd", {}, name(value)));
     left.append(el("div", { class: "certificate" },
       el("p", { class: "bound" }, `CERTIFIED ${c.quantity} ${c.sign} ${c.bound}`, c.confidence === null ? "" : ` with confidence ${c.confidence}`),
+      ...broken(i).filter((b) => b[0] === c.quantity && c.sign === "≤").map(contradiction),
       el("details", {}, el("summary", {}, "What it assumes, and what it does not cover"), facts, el("p", {}, "Does not cover: ", c.not_covered.join("; ") || "nothing named", "."),
         el("p", {}, c.method))));
   }
@@ -216,7 +220,7 @@ function certificates(i, view) {
   const certified = DATA.settings.map((_, s) => s).filter((s) => view && view.bounds[s] !== null);
   if (!certified.length) return byId("certified-all").replaceChildren();
   const rows = certified.map((s) => el("tr", { "data-setting": s, "aria-current": String(s === i) }, el("th", { scope: "row" }, name(DATA.settings[s].label)),
-    el("td", {}, el("span", { class: "badge" }, `CERTIFIED ≤ ${upwards(view.bounds[s])}`)), figureCell(view.points[s]?.leakage), figureCell(view.points[s]?.utility)));
+    el("td", {}, el("span", { class: broken(s).length ? "badge contradicted" : "badge" }, `CERTIFIED ≤ ${upwards(view.bounds[s])}${broken(s).length ? ", CONTRADICTED" : ""}`)), figureCell(view.points[s]?.leakage), figureCell(view.points[s]?.utility)));
   byId("certified-all").replaceChildren(el("details", { class: "behind", open: certified.length <= 12 }, el("summary", {}, "All certified settings"),
     el("div", { class: "scroll", role: "region", "aria-label": "All certified settings", tabindex: "0" }, el("table", {},
       el("thead", {}, el("tr", {}, ...["Setting", "No attacker can exceed", "Attackers tried read", "Utility"].map((h, c) => el("th", { scope: "col", class: c > 1 ? "number" : null }, h)))), el("tbody", {}, ...rows)))));
@@ -228,7 +232,7 @@ function showSelected() {
   const i = state.setting, point = currentView()?.points[i], limit = currentView()?.bounds[i] ?? null;
   byId("setting").value = String(i);
   byId("selected-figures").textContent = point
-    ? `leakage ${digits(point.leakage[0])} · utility ${digits(point.utility[0])}` + (limit === null ? "" : ` · CERTIFIED ≤ ${upwards(limit)}`) : "figures missing";
+    ? `leakage ${digits(point.leakage[0])} · utility ${digits(point.utility[0])}` + (limit === null ? "" : ` · CERTIFIED ≤ ${upwards(limit)}${broken(i).length ? ", CONTRADICTED" : ""}`) : "figures missing";
   for (const row of document.querySelectorAll("tr[aria-current]")) row.setAttribute("aria-current", String(Number(row.dataset.setting) === i));
 }
 

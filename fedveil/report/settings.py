@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedveil.report.figures import inside
+from fedveil.report.figures import known_certificates
 from fedveil.studies.results import CellResult, StudyResults
 
 
@@ -50,8 +50,8 @@ def bound_on_balanced_accuracy(setting: Setting, attribute: str) -> float | None
     for cell in setting.cells:
         proved = [
             float(one["bound"])
-            for one in inside(cell.result, "certificates", attribute) or []
-            if one.get("certified") is True and one["quantity"] == "balanced accuracy" and one["direction"] == "upper"
+            for one in known_certificates(cell.result, attribute)
+            if one["quantity"] == "balanced accuracy" and one["direction"] == "upper"
         ]
         if not proved:
             return None

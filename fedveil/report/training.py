@@ -37,7 +37,8 @@ def _curves(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if not isinstance(record, Mapping):
             continue
         before = f"{record.get('stage')}: " if len(stages) > 1 else ""
-        values = dict(record.get("losses") or {})
+        told = record.get("losses")
+        values = dict(told) if isinstance(told, Mapping) else {}
         values |= {} if record.get("validation") is None else {"validation": record["validation"]}
         for name, value in values.items():
             curve = curves.setdefault(f"{before}{name}", {"name": f"{before}{name}", "x": [], "y": []})

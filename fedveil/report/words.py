@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 
 from fedveil.report.chosen import defences, least_leaking, undefended_point
+from fedveil.report.contradictions import contradictions
 from fedveil.report.figures import inside
 from fedveil.report.phrases import bound, difference, estimate_of, listed, negated, points, shown
 from fedveil.report.settings import Setting, bound_on_balanced_accuracy, settings_of
@@ -26,7 +27,7 @@ _SEEN = {
 
 
 class Sentence(NamedTuple):
-    """A sentence and what it is about: partial, undefended, defence, baseline, cotrained, certified, floor, caveat."""
+    """A sentence and what it is about: see `say`."""
 
     about: str
     text: str
@@ -51,6 +52,7 @@ def say(results: StudyResults, pair: Pair) -> list[Sentence]:
             ("defence", _defence(pair, pair.frontier, free, labels)),
             ("baseline", _baseline(pair, pair.frontier, free)),
             ("cotrained", _cotrained(pair, labels)),
+            ("contradiction", _contradiction(pair, settings)),
             ("certified", _certified(pair, pair.frontier, free, settings)),
             ("floor", _floor(pair, pair.frontier)),
             ("caveat", _caveat(results, pair)),
@@ -170,16 +172,34 @@ def _cotrained(pair: Pair, labels: dict[tuple[str, float | None], str]) -> str:
     return f"{text}, which here is no clear difference."
 
 
+def _contradiction(pair: Pair, settings: list[Setting]) -> str:
+    """Say aloud where an attacker reads more than a certificate allows, the clearest case first."""
+    found = [(setting, one) for setting in settings for one in contradictions(setting, pair.attribute)]
+    if not found:
+        return ""
+    setting, one = max(found, key=lambda case: case[1].read[1] - case[1].bound)
+    more = len({case.label for case, _ in found}) - 1
+    others = f" ({more} more {_are(more, 'setting', 'settings')} likewise)" if more else ""
+    low, high = one.read[1:]
+    return (
+        f"CONTRADICTION: with {setting.label}, seed {one.seed}, {one.attacker} reads {pair.attribute} at "
+        f"{one.quantity} {one.read[0]:.3f} [{low:.3f}, {high:.3f}], above the {one.bound:.3f} that the certificate "
+        f"allows{others}; the certificate, what it assumes, or the run is broken: rely on neither."
+    )
+
+
 def _certified(pair: Pair, frontier: Frontier, free: Point | None, settings: list[Setting]) -> str:
     """Say what is proved, or that nothing is."""
     proved = [
         (limit, setting)
         for setting in settings
         for limit in [bound_on_balanced_accuracy(setting, pair.attribute)]
-        if limit is not None
+        if limit is not None and not contradictions(setting, pair.attribute)
     ]
     if not proved:
-        return f"Nothing here is proved about {pair.attribute}: no setting has a certificate."
+        broken = any(contradictions(setting, pair.attribute) for setting in settings)
+        why = "every certificate is contradicted" if broken else "no setting has a certificate"
+        return f"Nothing here is proved about {pair.attribute}: {why}."
     reached = {(point.method, point.strength): point for point in frontier.points}
     limit, setting = min(proved, key=lambda one: one[0])
     methods = list(dict.fromkeys(one.method for _, one in proved))
@@ -203,6 +223,11 @@ def _certified(pair: Pair, frontier: Frontier, free: Point | None, settings: lis
 def _floor(pair: Pair, frontier: Frontier) -> str:
     if frontier.floor is None or not math.isfinite(frontier.floor.estimate):
         return ""
+    if frontier.floor.low <= frontier.chance:
+        return (
+            f"Knowing {pair.task} alone, one reads {pair.attribute} at {shown(frontier.floor)}: no better than chance "
+            "explains, so serving it perfectly need not leak."
+        )
     return (
         f"Knowing {pair.task} alone, one reads {pair.attribute} at {shown(frontier.floor)}: "
         "a release that serves it perfectly leaks at least that."

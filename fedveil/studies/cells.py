@@ -69,24 +69,34 @@ def plan(study: Study, methods: list[Method]) -> list[Cell]:
 
 def all_methods(study: Study, data: AttributeData) -> list[Method]:
     """Return the study's methods and, for a table, the drop-columns baseline against each attribute."""
-    if any(method.name.startswith(BASELINE) for method in study.methods) or not data.feature_names:
+    for method in study.methods:
+        if method.name.startswith(BASELINE) and (method.shield is None or method.shield.kind != BASELINE):
+            raise InputError(
+                f"methods.{method.name}.name: names that start with {BASELINE} belong to the baseline, whose shield is "
+                f"{BASELINE}; choose another name"
+            )
+    if not data.feature_names:
         return list(study.methods)
     from fedveil.shields.drop_columns import table_columns
 
     count = len(set(table_columns(data)))
     chosen = study.drop_columns
     numbers = sorted({round(count * share) for share in (0, 0.25, 0.5, 0.75)}) if chosen == "auto" else chosen
+    # Raw inputs have neither outputs nor updates: those of plain training on the columns that are left are judged then.
+    game = "raw" if study.attacks.view == "representations" else "undefended"
+    named = {method.name for method in study.methods}
     return [
         *study.methods,
         *(
             Method(
                 name=baseline_name(study, attribute),
-                game=PartSettings(kind="raw"),
+                game=PartSettings(kind=game),
                 shield=PartSettings.model_validate({"kind": BASELINE, "attribute": attribute}),
                 varies="shield.columns",
                 strengths=[float(number) for number in numbers],
             )
             for attribute in (study.asked if numbers else [])
+            if baseline_name(study, attribute) not in named
         ),
     ]
 
@@ -163,12 +173,19 @@ def check_varies(method: Method) -> None:
 @lru_cache(maxsize=2)
 def _loaded(told: str, seed: int) -> AttributeData:
     from fedveil.data import Split, load
+    from fedveil.data.catalogue import find_source
     from fedveil.randomness import numpy_generator
 
     section = json.loads(told)
-    data = load(
-        section["source"], target=section["target"], sensitive=section["sensitive"], seed=seed, **section["options"]
-    )
+    known = parts.options_of(find_source(section["source"]).read)
+    options = {
+        name: parts.fitting(value, known[name].annotation if name in known else Any, f"data.options.{name}")
+        for name, value in section["options"].items()
+    }
+    for name in ("target", "sensitive", "seed"):
+        if name in options:
+            raise InputError(f"data.options.{name}: is not allowed here; the study says it elsewhere")
+    data = load(section["source"], target=section["target"], sensitive=section["sensitive"], seed=seed, **options)
     if section["records"] is None or section["records"] >= len(data):
         return data
     rng, share = numpy_generator(seed, "records"), section["records"] / len(data)

@@ -84,7 +84,7 @@ def _check_names(study: Study, data: AttributeData) -> None:
 
 
 def _check_views(study: Study, method: Method, run: object) -> None:
-    from fedveil.studies.judging import releases
+    from fedveil.studies.judging import heads_fit, releases
 
     attacks, where = study.attacks, f"methods.{method.name}"
     rounds = method.rounds or study.federation.rounds
@@ -100,6 +100,13 @@ def _check_views(study: Study, method: Method, run: object) -> None:
             raise InputError(f"attacks.rounds: round {late[0]} is never played; {where} has {rounds}")
     elif not releases(run, attacks.view):
         raise InputError(f"attacks.view: {where} releases no {attacks.view}; choose another view or game")
+    if not heads_fit(study, run):
+        others = [task for task in study.all_tasks if task != study.data.target]
+        if others:
+            raise InputError(
+                f"tasks: {others[0]!r} needs representations to learn from, but in {where} the model's own outputs are "
+                f"scored, on the target alone; leave it out"
+            )
 
 
 def digest_of(data: AttributeData) -> str:

@@ -31,6 +31,11 @@ def releases(run: Any, view: str) -> bool:
     return getattr(type(run.game), method) is not getattr(Game, method)
 
 
+def heads_fit(study: Study, run: Any) -> bool:
+    """Return whether heads learn the tasks from what is released; else the model's own outputs are scored."""
+    return study.attacks.view != "outputs" and releases(run, "representations")
+
+
 def judge_run(study: Study, run: Run, tell: Tell) -> tuple[dict[str, Any], Arrays, Arrays]:
     """Return a trained cell's results as plain values, the bootstrap draws behind them, and a sample of releases.
 
@@ -60,9 +65,9 @@ def _utilities(study: Study, run: Run) -> list[Utility]:
     from fedveil.federation.heads import score_outputs
 
     seed = child_seed(run.federation.seed, "heads")
-    if releases(run, "representations") and study.attacks.view != "outputs":
+    if heads_fit(study, run):
         return run.fit_head(*study.all_tasks, seed=seed, heads=tuple(study.heads))
-    return [score_outputs(run)]
+    return [score_outputs(run, seed=seed)]  # the same seed: draws of all methods are of the same people
 
 
 def _judgements(study: Study, run: Run, tell: Tell) -> list[Judgement]:

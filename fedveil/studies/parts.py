@@ -7,7 +7,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -88,27 +88,31 @@ def choose(kinds: Mapping[str, type], part: PartSettings, where: str, **further:
 
 def settings_of(kind: type) -> dict[str, inspect.Parameter]:
     """Return a part's settings: its constructor's parameters, annotations resolved where they can be."""
-    constructor: Any = kind.__init__  # type: ignore[misc]
+    return options_of(kind.__init__, skip=1)  # type: ignore[misc]
+
+
+def options_of(function: Callable[..., Any], skip: int = 0) -> dict[str, inspect.Parameter]:
+    """Return a function's named parameters but the first few, annotations resolved where they can be."""
     try:
-        hints = typing.get_type_hints(constructor)
+        hints = typing.get_type_hints(function)
     except Exception:  # a name that only a type checker knows: such a setting is passed on unchecked
         hints = {}
-    parameters = list(inspect.signature(constructor).parameters.values())[1:]
+    parameters = list(inspect.signature(function).parameters.values())[skip:]
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {p.name: p.replace(annotation=hints.get(p.name, Any)) for p in parameters if p.kind in named}
 
 
 def fitting(value: Any, annotation: Any, where: str) -> Any:
     """Return a plain value as the annotation wants it: a mapping with `kind` becomes one of its dataclasses."""
-    members: list[Any] = [kind for kind in _members(annotation) if dataclasses.is_dataclass(kind)]
-    offered: dict[str, type] = {hyphenated(kind.__name__): kind for kind in members}
+    made: list[Any] = [kind for kind in members(annotation) if dataclasses.is_dataclass(kind)]
+    offered: dict[str, type] = {hyphenated(kind.__name__): kind for kind in made}
     if offered and isinstance(value, Mapping | str):
         settings = {"kind": value} if isinstance(value, str) else dict(value)
         kind = settings.pop("kind", next(iter(offered)) if len(offered) == 1 else None)
         if kind not in offered:
             raise InputError(f"{where}.kind: {kind!r} is not known: {nearest(str(kind), offered)}")
         return make(offered[kind], settings, where)
-    if isinstance(value, bool) and bool not in _members(annotation) and annotation is not Any:
+    if isinstance(value, bool) and bool not in members(annotation) and annotation is not Any:
         raise InputError(f"{where}: {value!r} is not allowed; it should be {_type_name(annotation)}")
     try:
         return TypeAdapter(annotation).validate_python(value)
@@ -128,11 +132,12 @@ def hyphenated(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
 
 
-def _members(annotation: Any) -> tuple[Any, ...]:
+def members(annotation: Any) -> tuple[Any, ...]:
+    """Return the types that an annotation allows."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return typing.get_args(annotation)
     return (annotation,)
 
 
 def _type_name(annotation: Any) -> str:
-    return " or ".join(getattr(member, "__name__", str(member)) for member in _members(annotation))
+    return " or ".join(getattr(member, "__name__", str(member)) for member in members(annotation))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from fedveil.errors import InputError, nearest
 from fedveil.figures import Estimate
 from fedveil.randomness import numpy_generator
 from fedveil.studies.frontier import Frontier, Point
-from fedveil.studies.rows import averaged, by_point, rows_of
+from fedveil.studies.rows import CHANCES, averaged, by_point, rows_of, seed_factor
 from fedveil.studies.store import read_json, read_study_file, sound_result
 
 Arrays = dict[str, np.ndarray]
@@ -130,16 +131,17 @@ class StudyResults:
         points = [
             _point(method, strength, same, task, attribute) for (method, strength), same in by_point(self.cells).items()
         ]
-        first = self.cells[0].result
-        judged, served = first["leakage"][attribute], first["utility"][task]
-        floor = first["floor"].get(task, {}).get(attribute, {}).get("balanced_accuracy")
+        # What does not depend on the method: one cell of each seed tells.
+        seeds = list({cell.seed: cell.result for cell in reversed(self.cells)}.values())
+        judged, served = seeds[0]["leakage"][attribute], [one["utility"][task] for one in seeds]
+        floors = [one["floor"].get(task, {}).get(attribute, {}).get("balanced_accuracy") for one in seeds]
         own = f"drop-columns ({attribute})"
         return Frontier.of(
             points,
             chance=1 / len(judged["classes"]),
-            prior=judged["prior"]["estimate"],
-            utility_prior=served["prior"],
-            floor=None if floor is None else Estimate(floor["estimate"], floor["low"], floor["high"]),
+            prior=float(np.mean([one["leakage"][attribute]["prior"]["estimate"] for one in seeds])),
+            utility_prior=float(np.mean([one["prior"] for one in served])),
+            floor=None if None in floors else averaged(floors, CHANCES),
             baseline=own if any(cell.method == own for cell in self.cells) else "drop-columns",
         )
 
@@ -189,8 +191,8 @@ def read_tensors(path: Path) -> Arrays:
 def _point(method: str, strength: float | None, same: list[CellResult], task: str, attribute: str) -> Point:
     served = [cell.result["utility"][task] for cell in same]
     worst = [cell.result["leakage"][attribute]["worst"] for cell in same]
-    utility = averaged([one["accuracy"] for one in served])
-    leakage = averaged([one["balanced_accuracy"] for one in worst])
+    utility = averaged([one["accuracy"] for one in served], CHANCES)
+    leakage = averaged([one["balanced_accuracy"] for one in worst], CHANCES)
     return Point(
         method=method,
         strength=strength,
@@ -207,8 +209,10 @@ DRAWS = 400
 
 
 def _draws(same: list[CellResult], name: str, figure: Estimate) -> np.ndarray:
-    """Return draws of the mean over seeds: people and seeds are resampled alike for every point, so they are paired.
+    """Return draws of the mean over S seeds: people and seeds are resampled alike for every point, so they are paired.
 
+    They spread as `averaged` says: the mean of the seeds' own draws, whose deviations are independent, is stretched by
+    √S, since seeds may share their test people; seeds drawn with replacement are stretched as t·s/√S asks.
     Where a cell's draws are lost, normal ones with the interval's width stand in.
     """
     rng = numpy_generator(0, "draws of the mean")
@@ -218,5 +222,9 @@ def _draws(same: list[CellResult], name: str, figure: Estimate) -> np.ndarray:
     if any(len(one) < 100 for one in found):
         return np.asarray(figure.estimate + normal * (figure.high - figure.low) / (2 * 1.96))
     table = np.stack([np.resize(one, DRAWS) for one in found], axis=1)
-    choice = (picked * len(same)).astype(int)
-    return np.asarray(np.take_along_axis(table, choice, axis=1).mean(axis=1))
+    if len(same) == 1:
+        return np.asarray(table[:, 0])
+    points = np.array([cell.draws[name][0] for cell in same])
+    people = (table - points).mean(axis=1) * math.sqrt(len(same))
+    seeds = points[(picked * len(same)).astype(int)].mean(axis=1) - points.mean()
+    return np.asarray(points.mean() + people + seeds * seed_factor(len(same)))

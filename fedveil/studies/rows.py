@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 LEAKAGE = ("balanced_accuracy", "accuracy", "auc", "advantage", "mutual_information_bits")
 
 
-def averaged(figures: Sequence[dict[str, float]]) -> Estimate:
-    """Return the mean over seeds.
+CHANCES = (0.0, 1.0)
+"""What a share of people can be."""
+RANGES = dict.fromkeys(("balanced_accuracy", "accuracy", "auc"), CHANCES)
+
+
+def averaged(figures: Sequence[dict[str, float]], within: tuple[float, float] | None = None) -> Estimate:
+    """Return the mean over seeds; the interval's ends stay within what the quantity can be.
 
     Its half-widths join the mean half-width within a seed (people differ; seeds may share their test people, so
     averaging does not shrink it) with t·s/√S over S seeds (training differs), as √(a² + b²).
@@ -26,12 +31,21 @@ def averaged(figures: Sequence[dict[str, float]]) -> Estimate:
     >>> averaged([{"estimate": 0.8, "low": 0.78, "high": 0.82}])
     Estimate(0.800 [0.780, 0.820] at 0.95)
     """
-    points, lows, highs = (np.array([f[name] for f in figures], dtype=float) for name in ("estimate", "low", "high"))
+    points, lows, highs = (np.array([float(f[name]) for f in figures]) for name in ("estimate", "low", "high"))
     mean, between = float(points.mean()), 0.0
     if len(points) > 1:
         between = float(student.ppf(0.975, len(points) - 1) * points.std(ddof=1) / math.sqrt(len(points)))
     low, high = (float(np.hypot(np.mean(np.abs(ends - points)), between)) for ends in (lows, highs))
-    return Estimate(mean, mean - low, mean + high)
+    lowest, highest = within or (-math.inf, math.inf)
+    return Estimate(mean, min(mean, max(lowest, mean - low)), max(mean, min(highest, mean + high)))
+
+
+def seed_factor(seeds: int) -> float:
+    """Return by how much the mean of S ≥ 2 seeds drawn with replacement spreads too little.
+
+    It has the variance s²(S − 1)/S², where t·s/√S is asked: a normal spread is stretched by t/1.96 · √(S/(S − 1)).
+    """
+    return float(student.ppf(0.975, seeds - 1) / 1.96 * math.sqrt(seeds / (seeds - 1)))
 
 
 def by_point(cells: Iterable[CellResult]) -> dict[tuple[str, float | None], list[CellResult]]:
@@ -73,7 +87,10 @@ def rows_of(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
 
 def _utility(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
-        **{name: averaged([one[name] for one in found]).as_dict() for name in ("accuracy", "balanced_accuracy")},
+        **{
+            name: averaged([one[name] for one in found], CHANCES).as_dict()
+            for name in ("accuracy", "balanced_accuracy")
+        },
         "prior": float(np.mean([one["prior"] for one in found])),
         "validation_accuracy": float(np.mean([one["validation_accuracy"] for one in found])),
         "head": _commonest([one["head"] for one in found]),
@@ -83,8 +100,8 @@ def _utility(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _leakage(found: Sequence[dict[str, Any]], judged: Sequence[dict[str, Any]]) -> dict[str, Any]:
     selected = [one["validation_balanced_accuracy"] for one in found]
     return {
-        **{name: averaged([one[name] for one in found]).as_dict() for name in LEAKAGE},
-        "prior": averaged([one["prior"] for one in judged]).as_dict(),
+        **{name: averaged([one[name] for one in found], RANGES.get(name)).as_dict() for name in LEAKAGE},
+        "prior": averaged([one["prior"] for one in judged], CHANCES).as_dict(),
         "chance": 1 / len(judged[0]["classes"]),
         "validation_balanced_accuracy": None if None in selected else float(np.mean(selected)),
         "detectable_advantage": float(np.mean([one["detectable_advantage"] for one in judged])),

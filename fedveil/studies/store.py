@@ -7,6 +7,7 @@ or the new one whole. A cell counts as finished once its result.json is there.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,12 +19,12 @@ from filelock import FileLock, Timeout
 from fedveil import __version__
 from fedveil.errors import InputError
 from fedveil.files import write_atomically
-from fedveil.studies.cells import Cell, shared_parts
-from fedveil.studies.check import Plan
+from fedveil.studies.cells import Cell, load_data, shared_parts
+from fedveil.studies.check import Plan, digest_of
 from fedveil.studies.provenance import code_digest, revision
 
 FORMAT = 1
-OURS = {"study.json", "cells", "results.json", "results.csv", "results.parquet", "report.html"}
+OURS = {"study.json", "cells", "results.json", "results.csv", "results.parquet", "report.html", "reproduced.json"}
 
 
 class Store:
@@ -59,7 +60,7 @@ class Store:
         if known is None:
             return []
         differs = _differences(known["study"], plan)
-        if known.get("data") != plan.digest:
+        if not differs and known.get("data") != _digest(plan, known):
             differs.append("the data's records are others")
         if differs:
             raise InputError(
@@ -98,6 +99,7 @@ class Store:
             "version": __version__,
             "revision": revision(),
             "data": plan.digest,
+            "data_seed": plan.study.seeds[0],
             "cells": [cell.as_dict() for cell in plan.cells],
         }
         (self.folder / "cells").mkdir(parents=True, exist_ok=True)
@@ -137,14 +139,28 @@ def read_study_file(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise InputError(f"{folder}: holds no study (study.json is missing); name one that `fedveil run` has written")
     facts = read_json(path)
-    if facts is None or not isinstance(facts.get("study"), dict) or not isinstance(facts.get("cells"), list):
-        raise InputError(f"{path}: is damaged; discard the directory's results with --fresh")
-    if facts.get("format") != FORMAT:
+    if facts is not None and "format" in facts and facts["format"] != FORMAT:
         raise InputError(
-            f"{folder}: written in format {facts.get('format')} by fedveil {facts.get('version')}; this is fedveil "
+            f"{folder}: written in format {facts['format']} by fedveil {facts.get('version')}; this is fedveil "
             f"{__version__}, which reads format {FORMAT}"
         )
+    sound = facts is not None and isinstance(facts.get("study"), dict) and isinstance(facts.get("name"), str)
+    if facts is None or not sound or not _are_cells(facts.get("cells")):
+        raise InputError(f"{path}: is damaged; discard the directory's results with --fresh")
     return facts
+
+
+def _are_cells(found: Any) -> bool:
+    """Return whether these are planned cells, each in a directory of its own right under cells."""
+    return isinstance(found, list) and all(
+        isinstance(cell, dict)
+        and isinstance(cell.get("id"), str)
+        and re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*", cell["id"])
+        and isinstance(cell.get("method"), str)
+        and isinstance(cell.get("strength", ...), int | float | None)
+        and isinstance(cell.get("seed"), int)
+        for cell in found
+    )
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -158,9 +174,19 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 def sound_result(found: dict[str, Any] | None, cell_id: str) -> dict[str, Any] | None:
     """Return a result that has what every reader relies on; None for any other."""
-    if found is None or found.get("format") != FORMAT or found.get("cell", {}).get("id") != cell_id:
+    cell = None if found is None else found.get("cell")
+    if found is None or found.get("format") != FORMAT or not isinstance(cell, dict) or cell.get("id") != cell_id:
         return None
-    return found if all(isinstance(found.get(part), dict) for part in ("utility", "leakage", "floor")) else None
+    kept = ("utility", "leakage", "floor", "cotrained", "certificates")
+    return found if all(isinstance(found.get(part), dict) for part in kept) else None
+
+
+def _digest(plan: Plan, known: dict[str, Any]) -> str:
+    """Return the digest of the study's records as split by the seed that the directory's digest is of."""
+    seed = known.get("data_seed")
+    if not isinstance(seed, int) or seed == plan.study.seeds[0]:
+        return plan.digest
+    return digest_of(load_data(plan.study, seed))
 
 
 def _differences(known: dict[str, Any], plan: Plan) -> list[str]:

@@ -63,6 +63,11 @@ class DataSection(_Section):
     def _listed(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
 
+    @field_validator("sensitive")
+    @classmethod
+    def _once(cls, value: Any) -> Any:
+        return _each_once(value)
+
 
 class FederationSection(_Section):
     """Who takes part, and how they are sampled."""
@@ -134,6 +139,11 @@ class Attacks(_Section):
     draws: int = Field(1000, ge=100, le=10_000, description="Bootstrap draws behind each interval.")
     rounds: list[int] = Field(default_factory=list, description="Rounds whose updates are recorded, for such views.")
     shadows: int = Field(0, ge=0, description="The attacker's own devices in those rounds.")
+
+    @field_validator("attributes", "rounds")
+    @classmethod
+    def _once(cls, value: Any) -> Any:
+        return _each_once(value)
 
 
 class Study(_Section):

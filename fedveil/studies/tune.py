@@ -2,7 +2,8 @@
 
 Symbols: s a method's strength, ℓ(s) the strongest attacker's balanced accuracy on validation people, averaged over
 seeds. The search assumes that ℓ moves in one direction over the range of the study's strengths; where it does not, the
-answer is still a point that was tried, but maybe not the best one.
+answer is still a point that was tried, but maybe not the best one. A target is called unreachable only after every
+strength that the study lists has been tried.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fedveil.errors import InputError
 from fedveil.studies import parts
 from fedveil.studies.check import Plan
 from fedveil.studies.results import CellResult
-from fedveil.studies.rows import averaged
+from fedveil.studies.rows import CHANCES, averaged
 from fedveil.studies.runner import Listener
 from fedveil.studies.running import run_study
 from fedveil.studies.store import Store
@@ -55,30 +56,35 @@ class Search:
     tolerance: float
     whole: bool
     tried: dict[float, Tried] = field(default_factory=dict)
-    failed: str | None = None
+    failed: dict[float, str] = field(default_factory=dict)
+    steps: int = 50
 
     def wanted(self) -> float | None:
-        """Return the next strength to try; None when the search is over."""
-        strengths = self.method.strengths or []
-        for end in (min(strengths), max(strengths)):
-            if end not in self.tried:
-                return end
-        if self.failed:
-            return None
+        """Return the next strength to try; None when the search is over.
+
+        The ends come first. Where none that was tried reaches the target, the study's other strengths are tried before
+        it is called unreachable. A strength that failed is left out.
+        """
+        strengths = sorted(self.method.strengths or [])
+        rest = [one for one in strengths if one not in self.tried and one not in self.failed]
+        if ends := [end for end in (strengths[0], strengths[-1]) if end in rest]:
+            return ends[0]
         known = [self.tried[strength] for strength in sorted(self.tried)]
         for here, there in pairwise(known):
             safe = min(here.validation_leakage, there.validation_leakage)
             if safe <= self.target < max(here.validation_leakage, there.validation_leakage):
                 if self.target - safe <= self.tolerance:
                     return None
-                return self._between(here.strength, there.strength)
-        return None
+                made = sum(strength not in strengths for strength in (*self.tried, *self.failed))
+                return self._between(here.strength, there.strength) if made < self.steps else None
+        reached = any(one.validation_leakage <= self.target for one in known)
+        return rest[0] if rest and not reached else None
 
     def _between(self, low: float, high: float) -> float | None:
         middle = math.sqrt(low * high) if low > 0 and high / low > 8 else (low + high) / 2
         # More than four digits decide nothing, and four a person can type.
         middle = float(round(middle)) if self.whole else float(f"{middle:.4g}")
-        return None if middle in self.tried or not low < middle < high else middle
+        return None if middle in self.tried or middle in self.failed or not low < middle < high else middle
 
     @property
     def answer(self) -> tuple[str, Tried] | None:
@@ -90,11 +96,16 @@ class Search:
             return "reached", max(safe, key=lambda one: (one.validation_utility, one.validation_leakage))
         return "unreachable", min(self.tried.values(), key=lambda one: one.validation_leakage)
 
+    @property
+    def why(self) -> str | None:
+        """Say which strengths could not be computed; None where all could."""
+        return "; ".join(f"strength {strength:g}: {why}" for strength, why in self.failed.items()) or None
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         start = {"method": self.method.name, "target": self.target}
         if self.answer is None:
-            return {**start, "status": "failed", "why": self.failed, "tried": []}
+            return {**start, "status": "failed", "why": self.why, "tried": []}
         status, point = self.answer
         cost = {
             "leakage": point.leakage["estimate"] - point.validation_leakage,
@@ -107,7 +118,7 @@ class Search:
             **point.as_dict(),
             "selection_cost": cost,
             "tried": tried,
-            "why": self.failed,
+            "why": self.why,
         }
 
 
@@ -130,12 +141,9 @@ def tune(
     task = task or plan.study.all_tasks[0]
     if attribute not in plan.study.asked or task not in plan.study.all_tasks:
         raise InputError(f"the study asks about {plan.study.asked} and {plan.study.all_tasks}; choose among them")
-    searches = [Search(one, target, tolerance, _whole(one)) for one in _tunable(plan, method)]
+    searches = [Search(one, target, tolerance, _whole(one), steps=steps) for one in _tunable(plan, method)]
     store = Store(folder)
-    for _ in range(steps + 2):  # two ends first
-        wanted = {search.method.name: strength for search in searches if (strength := search.wanted()) is not None}
-        if not wanted:
-            break
+    while wanted := {one.method.name: strength for one in searches if (strength := one.wanted()) is not None}:
         cells = [
             plan.cell(search.method, wanted[search.method.name], seed)
             for search in searches
@@ -150,8 +158,7 @@ def tune(
             own = [cell for cell in cells if cell.method == search.method.name]
             failed = [ran.failed[cell.id] for cell in own if cell.id in ran.failed]
             if failed:
-                search.failed = f"strength {wanted[search.method.name]:g}: {failed[0]}"
-                search.method = search.method.model_copy(update={"strengths": sorted(search.tried)})
+                search.failed[wanted[search.method.name]] = failed[0]
                 continue
             results = [
                 CellResult(**cell.as_dict(), folder=store.cell(cell), result=store.result(cell) or {}) for cell in own
@@ -167,8 +174,8 @@ def _tried(cells: list[CellResult], task: str, attribute: str) -> Tried:
         strength=float(cells[0].strength or 0.0),
         validation_leakage=float(np.mean([one["validation_balanced_accuracy"] for one in worst])),
         validation_utility=float(np.mean([one["validation_accuracy"] for one in served])),
-        leakage=averaged([one["balanced_accuracy"] for one in worst]).as_dict(),
-        utility=averaged([one["accuracy"] for one in served]).as_dict(),
+        leakage=averaged([one["balanced_accuracy"] for one in worst], CHANCES).as_dict(),
+        utility=averaged([one["accuracy"] for one in served], CHANCES).as_dict(),
     )
 
 
@@ -187,7 +194,8 @@ def _whole(method: Method) -> bool:
     part, setting = method.varied
     own = getattr(method, part)
     kind = parts.game_class(own.kind) if part == "game" else parts.shield_class(own.kind)
-    return parts.settings_of(kind)[setting].annotation is int
+    members = set(parts.members(parts.settings_of(kind)[setting].annotation))
+    return int in members and float not in members
 
 
 def _only(names: list[str], what: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_study import METHODS, Made, many_cells
+from made_study import METHODS, Law, Made, many_cells
 
 from fedveil.report import write_report
 from fedveil.studies.results import open_study
@@ -288,3 +288,14 @@ def test_500_cells_answer_at_once(show, tmp_path):
     assert took < 3000
     page.select_option("#setting", index=301)
     assert "No map was made of this setting" in page.locator("#map-released").inner_text()
+
+
+def test_a_contradicted_certificate_is_marked_beside_itself(show, tmp_path):
+    channel = Law((4.0,), (0.9,), (0.95,), certified=True)
+    folder = Made(methods={**METHODS, "certified-channel": channel}).write(tmp_path / "study")
+    page = show(write_report(open_study(folder)))
+    page.select_option("#setting", label="certified-channel (sigma 4)")
+    assert "CONTRADICTED by boosting" in page.locator("#proved .certificate .contradiction").first.inner_text()
+    assert "contradicted" in page.locator("#settings .badge").first.inner_text()
+    assert "CONTRADICTED" in page.locator("#selected-figures").inner_text()
+    assert page.locator("#words .about-contradiction").inner_text().startswith("CONTRADICTION: ")
