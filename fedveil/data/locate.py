@@ -68,13 +68,16 @@ def _in_folder(source: Source) -> Found | None:
     if not Path(chosen).is_dir():
         raise InputError(f"FEDVEIL_DATA names {chosen}, which is no folder; correct or unset it")
     folder = Path(chosen) / source.folder
-    paths = {file.name: folder / file.name for file in source.files}
-    absent = [name for name, path in paths.items() if not path.is_file()]
-    if len(absent) == len(paths):
-        return None
-    if absent:  # rather ask than quietly take the data from elsewhere
-        raise InputError(f"{folder}: lacks {', '.join(absent)}; complete the folder or remove it")
-    return Found("folder", paths)
+    lacking: list[str] = []
+    for names in ([file.name for file in source.files], source.unpacked):
+        paths = {name: folder / name for name in names}
+        absent = [name for name, path in paths.items() if not path.is_file()]
+        if names and not absent:
+            return Found("folder", paths)
+        lacking += absent if len(absent) < len(names) else []
+    if lacking:  # rather ask than quietly take the data from elsewhere
+        raise InputError(f"{folder}: lacks {', '.join(lacking)}; complete the folder or remove it")
+    return None
 
 
 def _in_cache(source: Source) -> Found | None:

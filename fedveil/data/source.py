@@ -62,6 +62,8 @@ class Source(ABC):
     """Its folder inside FEDVEIL_DATA."""
     files: ClassVar[tuple[PublishedFile, ...]] = ()
     """What it is made of; empty: nothing to fetch."""
+    unpacked: ClassVar[tuple[str, ...]] = ()
+    """Files that serve in its folder in place of a published archive; others may lie beside them."""
     packaged: ClassVar[PackagedCopy | None] = None
 
     def load(self, target: str | None, sensitive: Sequence[str], *, seed: int = 0, **options: Any) -> AttributeData:
