@@ -31,7 +31,7 @@ class DPGaussian(NoiseShield):
     Attributes:
         sigma: the noise's deviation; or give epsilon.
         clip: the norm B to which a message is clipped; null (None): not at all, as in the papers.
-        on: what noise is added to: the update, each input, or each representation (also called last-layer).
+        place: what noise is added to: the update, each input, or each representation (also called last-layer).
         epsilon: find the least σ whose ε over so many `releases` is at most this, at `delta`.
         delta: the δ of (ε, δ).
         releases: in how many rounds a device speaks at most; 1 for inputs and representations.
@@ -43,12 +43,12 @@ class DPGaussian(NoiseShield):
         self,
         sigma: float | None = None,
         clip: float | None = 1.0,
-        on: Place = "update",
+        place: Place = "update",
         epsilon: float | None = None,
         delta: float = 1e-5,
         releases: int = 1,
     ) -> None:
-        super().__init__(clip, on)
+        super().__init__(clip, place)
         one_of(self.name, "sigma", sigma, epsilon, clip)
         if not 0 < delta < 1:
             raise InputError(f"{self.name}: delta must lie strictly between 0 and 1, got {delta}")
@@ -67,12 +67,12 @@ class DPGaussian(NoiseShield):
 
     @classmethod
     def for_advantage(
-        cls, advantage: float, releases: int = 1, clip: float = 1.0, on: Place = "update", delta: float = 1e-5
+        cls, advantage: float, releases: int = 1, clip: float = 1.0, place: Place = "update", delta: float = 1e-5
     ) -> DPGaussian:
         """Return the shield with the least noise at which no attacker's advantage on a binary attribute is higher."""
         from fedveil.certificates import sigma_for_advantage
 
-        return cls(sigma_for_advantage(advantage, clip, releases), clip, on, delta=delta, releases=releases)
+        return cls(sigma_for_advantage(advantage, clip, releases), clip, place, delta=delta, releases=releases)
 
     def noise(self, shape: torch.Size, generator: torch.Generator) -> Tensor:
         """Draw N(0, σ²) for every coordinate."""

@@ -33,7 +33,7 @@ class DPLaplace(NoiseShield):
     Attributes:
         scale: the noise's scale b (its deviation is b√2); or give epsilon.
         clip: the norm B to which a message is clipped; null (None): not at all, as in the papers.
-        on: what noise is added to: the update, each input, or each representation (also called last-layer).
+        place: what noise is added to: the update, each input, or each representation (also called last-layer).
         clipped_in: the norm of the clip.
         epsilon: find the scale whose ε over so many `releases` is this (δ = 0).
         releases: in how many rounds a device speaks at most; 1 for inputs and representations.
@@ -46,13 +46,13 @@ class DPLaplace(NoiseShield):
         self,
         scale: float | None = None,
         clip: float | None = 1.0,
-        on: Place = "update",
+        place: Place = "update",
         clipped_in: Literal["L1", "L2"] = "L1",
         epsilon: float | None = None,
         releases: int = 1,
         dimensions: int | None = None,
     ) -> None:
-        super().__init__(clip, on)
+        super().__init__(clip, place)
         one_of(self.name, "scale", scale, epsilon, clip)
         if clipped_in not in ("L1", "L2"):
             raise InputError(f"{self.name}: clipped_in must be L1 or L2, got {clipped_in!r}")

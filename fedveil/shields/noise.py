@@ -48,17 +48,20 @@ class NoiseShield(Shield):
     order: float = 2.0
     """In which norm a row is clipped."""
 
-    def __init__(self, clip: float | None, on: Place) -> None:
-        if on not in KINDS:
-            raise InputError(f"{self.name}: on must be one of {', '.join(KINDS)}; got {on!r}")
+    def __init__(self, clip: float | None, place: Place) -> None:
+        if place not in KINDS:
+            raise InputError(f"{self.name}: place must be one of {', '.join(KINDS)}; got {place!r}")
         if clip is not None and not 0 < clip < math.inf:
             raise InputError(f"{self.name}: clip must be above 0 and finite, or none at all; got {clip}")
-        self.clip, self.on = clip, on
-        self.acts_on = frozenset({KINDS[on]})
+        self.clip, self.place = clip, place
+        self.acts_on = frozenset({KINDS[place]})
         self.certifies = frozenset() if clip is None else self.acts_on
 
     def __repr__(self) -> str:
-        hidden = ("acts_on", "certifies")  # they follow from `on`, and sets print in another order in another process
+        hidden = (
+            "acts_on",
+            "certifies",
+        )  # they follow from `place`, and sets print in another order in another process
         made = {name: value for name, value in vars(self).items() if name not in hidden}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in made.items())})"
 
@@ -80,7 +83,7 @@ class NoiseShield(Shield):
         On updates there is nothing to say here: how often a device speaks is the run's affair; see `spent` and
         `certificates_over`.
         """
-        return () if KINDS[self.on] is Kind.UPDATE else self.certificates_over(1, values, priors)
+        return () if KINDS[self.place] is Kind.UPDATE else self.certificates_over(1, values, priors)
 
     def change(self, message: Message, context: Context) -> Message:
         """Clip every row and add noise drawn from the device's generator."""
@@ -104,7 +107,7 @@ class NoiseShield(Shield):
 
     def covers(self) -> dict[str, object]:
         """Say, as an assumption, what the certificate is about."""
-        kind = KINDS[self.on]
+        kind = KINDS[self.place]
         if kind is Kind.UPDATE:
             return {"covered messages": "the clipped updates of one device, as many as are counted"}
         if kind is Kind.INPUT:

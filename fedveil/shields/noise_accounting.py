@@ -63,7 +63,7 @@ def spent_in(run: Run) -> tuple[Certificate, ...]:
     return tuple(
         shield.spent(most)
         for shield in _members(run.shield)
-        if isinstance(shield, NoiseShield) and KINDS[shield.on] is Kind.UPDATE
+        if isinstance(shield, NoiseShield) and KINDS[shield.place] is Kind.UPDATE
     )
 
 

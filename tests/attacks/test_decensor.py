@@ -97,7 +97,7 @@ def test_the_same_seed_gives_the_same_figures():
 
 def test_a_run_gives_the_attacker_s_people_s_inputs_and_never_the_victims():
     data = load("synthetic", target="y", sensitive="u", n=600, bits=0.5)
-    run = Federation(data, devices=5, shield=DPGaussian(1.0, on="input")).play(Raw())
+    run = Federation(data, devices=5, shield=DPGaussian(1.0, place="input")).play(Raw())
     view = released_view(run, inputs=True)
     assert view.victims.inputs is None
     for pool in (view.auxiliary, view.validation):

@@ -70,8 +70,8 @@ def test_without_a_clip_epsilon_is_infinite_and_said_so():
     assert "guarantees nothing" in str(found)
     assert not shield.certifies
     for place in ("update", "input", "last-layer"):
-        assert DPGaussian(100.0, clip=None, on=place).certificates(2, (0.5, 0.5)) == ()
-        assert DPGaussian(100.0, clip=None, on=place).certificates_over(3, 2, (0.5, 0.5)) == ()
+        assert DPGaussian(100.0, clip=None, place=place).certificates(2, (0.5, 0.5)) == ()
+        assert DPGaussian(100.0, clip=None, place=place).certificates_over(3, 2, (0.5, 0.5)) == ()
 
 
 @pytest.mark.parametrize(("target", "rounds"), [(0.5, 1), (8.0, 20), (1.0, 500)])
@@ -99,7 +99,7 @@ def test_calibration_to_an_advantage():
         ({"sigma": float("nan")}, "sigma must be above 0"),
         ({"sigma": 1.0, "clip": 0.0}, "clip must be above 0"),
         ({"sigma": 1.0, "clip": float("inf")}, "clip must be above 0"),
-        ({"sigma": 1.0, "on": "elsewhere"}, "on must be one of update, input, last-layer, representation"),
+        ({"sigma": 1.0, "place": "elsewhere"}, "place must be one of update, input, last-layer, representation"),
         ({"epsilon": 1.0, "clip": None}, "cannot be reached without clip"),
         ({"epsilon": 0.0}, "cannot be reached"),
         ({"epsilon": 1e-9, "releases": 100_000}, "cannot be reached"),
@@ -134,7 +134,7 @@ def test_it_fails_closed():
     ],
 )
 def test_it_acts_where_it_is_told_and_nowhere_else(place, kind):
-    shield = DPGaussian(1.0, on=place)
+    shield = DPGaussian(1.0, place=place)
     for other in Kind:
         moved = not torch.equal(sent(shield, torch.zeros(3, 4), other), torch.zeros(3, 4))
         assert moved == (other is kind)
@@ -142,19 +142,19 @@ def test_it_acts_where_it_is_told_and_nowhere_else(place, kind):
 
 def test_images_keep_their_shape_and_are_clipped_as_a_whole():
     images = torch.ones(5, 3, 8, 8)
-    moved = sent(DPGaussian(1e-9, on="input"), images, Kind.INPUT)
+    moved = sent(DPGaussian(1e-9, place="input"), images, Kind.INPUT)
     assert moved.shape == images.shape
     torch.testing.assert_close(moved.flatten(1).norm(dim=1), torch.ones(5))
 
 
 def test_certificates_on_people_are_the_gaussian_channel_s():
-    mine = DPGaussian(2.0, clip=1.5, on="representation").certificates(3, (0.5, 0.3, 0.2))
+    mine = DPGaussian(2.0, clip=1.5, place="representation").certificates(3, (0.5, 0.3, 0.2))
     theirs = CertifiedChannel(2.0, 1.5).certificates(3, (0.5, 0.3, 0.2))
     assert [(one.quantity, one.bound) for one in mine] == [(one.quantity, one.bound) for one in theirs]
-    told = DPGaussian(2.0, on="input").certificates(2, (0.5, 0.5))[0].assumptions["covered messages"]
+    told = DPGaussian(2.0, place="input").certificates(2, (0.5, 0.5))[0].assumptions["covered messages"]
     assert "computed from it alone" in told
     with pytest.raises(InputError, match="3 priors for 2 values"):
-        DPGaussian(2.0, on="input").certificates(2, (0.5, 0.3, 0.2))
+        DPGaussian(2.0, place="input").certificates(2, (0.5, 0.3, 0.2))
 
 
 def test_on_updates_nothing_is_claimed_about_representations():
@@ -207,14 +207,14 @@ def test_in_a_federation_the_device_that_spoke_most_is_counted(data):
 
 
 def test_inputs_are_noised_once_per_person(data):
-    run = Federation(data, devices=5, shield=DPGaussian(3.0, clip=1.0, on="input")).play(Raw())
+    run = Federation(data, devices=5, shield=DPGaussian(3.0, clip=1.0, place="input")).play(Raw())
     first, again = run.view("representations"), run.view("representations")
     assert np.array_equal(first.victims.vectors, again.victims.vectors)
     assert first.victims.vectors.std() == pytest.approx(3.0, rel=0.1)
 
 
 def test_it_is_registered_and_prints_what_it_was_made_of():
-    shield = plugins.load("fedveil.shields", "dp-gaussian")(sigma=2.0, on="last-layer")
+    shield = plugins.load("fedveil.shields", "dp-gaussian")(sigma=2.0, place="last-layer")
     assert isinstance(shield, DPGaussian)
     assert "sigma=2.0" in repr(shield)
     assert "frozenset" not in repr(shield)

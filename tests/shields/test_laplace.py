@@ -99,11 +99,11 @@ def test_it_fails_closed():
 
 def test_only_what_is_bounded_is_certified():
     assert DPLaplace(1.0).certificates(2, (0.5, 0.5)) == ()
-    assert DPLaplace(1.0, clip=None, on="input").certificates(2, (0.5, 0.5)) == ()
-    unknown = DPLaplace(1.0, on="input", clipped_in="L2")
+    assert DPLaplace(1.0, clip=None, place="input").certificates(2, (0.5, 0.5)) == ()
+    unknown = DPLaplace(1.0, place="input", clipped_in="L2")
     assert unknown.certificates(2, (0.5, 0.5)) == ()
     assert not unknown.certifies
-    advantage, balanced, accuracy = DPLaplace(2.0, on="input").certificates(2, (0.7, 0.3))
+    advantage, balanced, accuracy = DPLaplace(2.0, place="input").certificates(2, (0.7, 0.3))
     assert advantage.quantity == "advantage"
     assert advantage.bound == pytest.approx((math.e - 1) / (math.e + 1))
     assert balanced.bound == pytest.approx(math.e / (math.e + 1))
@@ -120,7 +120,7 @@ def test_the_exact_optimal_attacker_never_beats_the_certificates(dimensions, val
     corners = torch.zeros(values, dimensions, dtype=torch.float64)
     for value, (place, sign) in enumerate([(0, 1.0), (0, -1.0), (dimensions - 1, 0.5)][:values]):
         corners[value, place] = sign
-    shield = DPLaplace(1.6, clip=1.0, on="representation")
+    shield = DPLaplace(1.6, clip=1.0, place="representation")
     seen = sent(shield, 9 * corners[u] if values == 2 else corners[u], Kind.REPRESENTATION)
     log_likelihood = -(seen[:, None] - corners).abs().sum(dim=2).numpy() / 1.6
     accuracy = float(((log_likelihood + np.log(priors)).argmax(axis=1) == u).mean())
