@@ -1,0 +1,181 @@
+"""Transport: what a device shows of a record has the same distribution whatever its u, by construction."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from numbers import Real
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fedveil.data.attribute import IntArray
+from fedveil.data.attribute_data import AttributeData, Split
+from fedveil.errors import InputError, nearest
+from fedveil.randomness import torch_generator
+from fedveil.shields.drop_columns import table_columns
+from fedveil.shields.message import Context, Kind, Message
+from fedveil.shields.shield import Shield
+from fedveil.transport.chart import Chart, Moved, Recipe
+from fedveil.transport.fitting import fit_chart
+
+if TYPE_CHECKING:
+    from fedveil.certificates import Certificate
+
+
+class Transport(Shield):
+    """r = f(x, u): the device knows its own u, so the map may read it, and bring every u to one distribution.
+
+    Columns in `keep` stay as they are but for few people, who get another's value; all other columns become one of
+    `codes` codes, drawn so that within strata of what stays every value of u uses each code equally often. No task
+    label is read. Symbols: p_v the law of what is shown for value v; s the strength.
+    Guarantee: were the counts exact and the strata all that stays, two values' codes would differ in total variation
+    by (1 − s) times what they did before, and by nothing at s = 1. What is left is what columns that stay tell
+    beyond their strata, and the error of the counts: `certify` bounds it for the code on people not used here.
+    It fails closed: a record without u, or with a u that training people did not have, is not shown.
+
+    Args:
+        attribute: what is hidden; several are hidden together (every combination is a value).
+        keep: columns that stay readable, in this order, each with the strength from which on it is aligned itself:
+            0 for at once, 1 for only at strength 1.
+        strength: s in [0, 1].
+        codes: how many codes; more keep more of x, and leave more of u to chance in the counts.
+        temperature: of the draw among codes near each other, in units of a column's variance.
+        stay: how dear it is, in nats, to change a kept column's cell rather than keep it.
+        least: fewest training people of each value of u in a stratum.
+        questions: rounds of counting for each aligned variable at its last temperature.
+        noise: deviation of Gaussian noise on each count that a device contributes to; `chart_.epsilon` is what the
+            counts spend. The columns' cells, and the values that a cell's people have, are taken as public.
+        crowd: people of the rarest value of u for each code that a stratum uses; 1 hides less and keeps more.
+        weights: how much a column counts in the codes, 0 to leave it out; by default what it tells about others.
+
+    Attributes, once prepared:
+        chart_: the fitted map, with its ε.
+    """
+
+    name = "transport"
+    acts_on = frozenset({Kind.INPUT})
+    chart_: Chart
+    values_: tuple[IntArray, int]
+    sizes_: tuple[int, ...]
+
+    def __init__(
+        self,
+        attribute: str | list[str],
+        keep: dict[str, float] | None = None,
+        strength: float = 1.0,
+        codes: int = 300,
+        temperature: float = 0.05,
+        stay: float = 6.0,
+        least: int = 150,
+        questions: int = 60,
+        noise: float = 0.0,
+        crowd: int = 10,
+        weights: dict[str, float] | None = None,
+    ) -> None:
+        self.attribute = attribute
+        self.keep, self.weights = dict(keep or {}), dict(weights or {})
+        self.strength, self.codes, self.temperature, self.stay = strength, codes, temperature, stay
+        self.least, self.questions, self.noise, self.crowd = least, questions, noise, crowd
+        self._check()
+
+    def _check(self) -> None:
+        shares = {"strength": self.strength, **{f"keep of {name!r}": start for name, start in self.keep.items()}}
+        for what, share in shares.items():
+            if not (isinstance(share, Real) and 0 <= share <= 1):
+                raise InputError(f"transport: {what} must lie in [0, 1], got {share!r}")
+        for what, number in self._whole().items():
+            if not (isinstance(number, int) and number >= 1):
+                raise InputError(f"transport: {what} must be a whole number from 1 on, got {number!r}")
+        amounts = {"noise": self.noise, "stay": self.stay, **{f"weight of {n!r}": w for n, w in self.weights.items()}}
+        for what, amount in amounts.items():
+            if not (isinstance(amount, Real) and 0 <= amount < float("inf")):
+                raise InputError(f"transport: {what} must be finite and not negative, got {amount!r}")
+        if not 0 < self.temperature < float("inf"):
+            raise InputError(f"transport: the temperature must be above 0 and finite, got {self.temperature!r}")
+        if not self.hidden:
+            raise InputError("transport: name the attribute to hide")
+
+    def _whole(self) -> dict[str, int]:
+        return {"codes": self.codes, "least": self.least, "questions": self.questions, "crowd": self.crowd}
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The attributes that are hidden together."""
+        return (self.attribute,) if isinstance(self.attribute, str) else tuple(self.attribute)
+
+    def prepared(self, data: AttributeData, seed: int) -> Transport:
+        """Fit the map on training people who carry the attribute; their task labels are not looked at."""
+        names = table_columns(data)
+        for name in (*self.keep, *self.weights):
+            if name not in names:
+                raise InputError(
+                    f"transport: {data.name} has no column {name!r}: {nearest(name, dict.fromkeys(names))}"
+                )
+        train = data.take(data.rows(Split.TRAIN))
+        hidden = [train.attribute(name) for name in self.hidden]
+        known = np.all([one.known for one in hidden], axis=0)
+        if not known.any():
+            raise InputError(f"transport: no training record of {data.name} carries {', '.join(self.hidden)}")
+        sizes = tuple(len(one.values) for one in hidden)
+        joint = np.ravel_multi_index([one.codes[known] for one in hidden], sizes)
+        ready = copy.copy(self)
+        seen = np.unique(joint)
+        table = np.full(int(np.prod(sizes)), -1, dtype=np.int64)
+        table[seen] = np.arange(len(seen))
+        ready.values_, ready.sizes_ = (table, len(seen)), sizes
+        recipe = Recipe(
+            keep=self.keep,
+            strength=self.strength,
+            codes=self.codes,
+            temperature=self.temperature,
+            stay=self.stay,
+            least=self.least,
+            questions=self.questions,
+            noise=self.noise,
+            crowd=self.crowd,
+            weights=self.weights,
+        )
+        ready.chart_ = fit_chart(train.x[known], names, table[joint], len(seen), recipe, seed)
+        return ready
+
+    def change(self, message: Message, context: Context) -> Message:
+        """Show what the chart makes of each record and its own u."""
+        u = []
+        for name in self.hidden:
+            if f"u:{name}" not in context.data:
+                raise InputError(f"transport: the device does not know {name!r} of its records")
+            u.append(context.data[f"u:{name}"].cpu().numpy().astype(np.int64))
+        moved = self._moved(message.values.detach().cpu().numpy().astype(np.float64), u, context.generator)
+        return message.with_values(torch.from_numpy(moved.x).to(message.values))
+
+    def certify(self, data: AttributeData, rows: IntArray, seed: int, confidence: float = 0.95) -> Certificate:
+        """Bound every observer's balanced accuracy from (stratum, code) by counting them on people not fitted on.
+
+        With nothing kept, that is all that is shown of a person.
+        """
+        from fedveil.certificates.code_counts import certify_codes
+
+        hidden = [data.attribute(name).codes[rows] for name in self.hidden]
+        moved = self._moved(data.x[rows].astype(np.float64), hidden, torch_generator(seed, "certify"))
+        size = len(self.chart_.centres)
+        beyond = () if not self.keep else (f"what {', '.join(self.keep)} tell beyond their strata",)
+        codes = moved.strata * size + moved.codes
+        return certify_codes(codes, self._values(hidden), self.values_[1], confidence, does_not_cover=beyond)
+
+    def _moved(self, x: npt.NDArray[np.float64], u: Sequence[IntArray], generator: torch.Generator) -> Moved:
+        if not hasattr(self, "chart_"):
+            raise InputError("transport: the map is not fitted yet; call prepared(data, seed) first")
+        return self.chart_.move(x, self._values(u), generator)
+
+    def _values(self, u: Sequence[IntArray]) -> IntArray:
+        """Return each record's joint value, as training people had it."""
+        table, _ = self.values_
+        if any((own < 0).any() or (own >= size).any() for own, size in zip(u, self.sizes_, strict=True)):
+            raise InputError(f"transport: a record carries no {' or '.join(self.hidden)}, so it cannot be shown")
+        values = table[np.ravel_multi_index(tuple(u), self.sizes_)]
+        if (values < 0).any():
+            raise InputError(f"transport: a record has a {' × '.join(self.hidden)} that no training record had")
+        return np.asarray(values, dtype=np.int64)

@@ -1,0 +1,19 @@
+"""Transport: make what a device shows of a record independent of u by construction, not against an adversary.
+
+| module | what is there |
+|---|---|
+| `columns` | a table's columns as cells: atoms and quantiles of numbers, values of categories |
+| `weights` | how much each column counts: what it tells about the other columns, no label read |
+| `solver` | entropic semi-discrete optimal transport: potentials, and the draw of a cell |
+| `counts` | the only statistics that leave a device, noised; how often they were asked |
+| `strata` | groups of people with enough of every value of u |
+| `codebook` | cells of many columns at once, by weighted k-means from counts and sums |
+| `alignment` | one transported variable: a potential per stratum, value of u and cell |
+| `chart` | all steps in order, as a device applies them: `Chart` |
+| `fitting` | `fit_chart`, on training people |
+"""
+
+from fedveil.transport.chart import Chart, Recipe
+from fedveil.transport.fitting import fit_chart
+
+__all__ = ["Chart", "Recipe", "fit_chart"]

@@ -1,0 +1,111 @@
+"""Fit a chart on training people, from counts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fedveil.data.attribute import IntArray
+from fedveil.randomness import numpy_generator
+from fedveil.transport.alignment import Alignment, Plausible, align
+from fedveil.transport.chart import Chart, Kept, Recipe, places_of
+from fedveil.transport.codebook import far_apart, learn_codebook, squared
+from fedveil.transport.columns import Column, FloatArray, learn_columns
+from fedveil.transport.counts import Counts
+from fedveil.transport.strata import learn_strata
+from fedveil.transport.weights import centralities
+
+_PLAUSIBLE_TEMPERATURE = 0.3
+"""For columns that stay, whose costs are logarithms of probabilities."""
+
+
+def fit_chart(
+    x: npt.NDArray[np.floating], names: Sequence[str], u: IntArray, values: int, recipe: Recipe, seed: int
+) -> Chart:
+    """Fit a chart on training people: their features, the table column of each feature, and u in 0 … values − 1."""
+    rng = numpy_generator(seed, "transport")
+    counts = Counts(recipe.noise, numpy_generator(seed, "transport noise"))
+    every = learn_columns(x, names, rng)
+    stays = list(dict.fromkeys(column for name in recipe.keep for column in every if name in column.names))
+    coded = [column for column in every if column not in stays]
+    own, rest = [column.cell(x) for column in stays], [column.cell(x) for column in coded]
+    kept = [_fit_kept(place, stays, own, rest, u, values, recipe, counts, rng) for place in range(len(stays))]
+    strata = learn_strata(stays, own, u, values, recipe.least, counts)
+    found = centralities(coded, rest, u, values, counts)
+    weights = np.array([recipe.weight(column, one) for column, one in zip(coded, found, strict=True)])
+    points = places_of(coded, rest, weights, len(x))
+    if recipe.noise == 0:
+        start = far_apart(points, recipe.codes, rng)
+    else:  # people who never lived: each column drawn by itself
+        drawn = [rng.choice(column.cells, recipe.codes, p=column.shares) for column in coded]
+        start = places_of(coded, drawn, weights, recipe.codes)
+    size = np.bincount(u, minlength=values).clip(1)
+    reach = sum(w * float((column.places**2).sum(axis=1).max()) for column, w in zip(coded, weights, strict=True))
+    centres = learn_codebook(points, size.min() / size[u], start, max(reach, 1e-12) ** 0.5, counts)
+    cost = squared(torch.from_numpy(points).float(), centres)
+    nearest = cost.argmin(dim=1).numpy().astype(np.int64)
+    sizes = (strata.count, values)
+    alignment = align(
+        cost,
+        nearest,
+        strata.of(own, len(x)),
+        u,
+        sizes,
+        recipe.strength,
+        recipe.temperature,
+        recipe.questions,
+        counts,
+        recipe.crowd,
+    )
+    shown = _shown(coded, rest, weights, nearest, len(centres), counts)
+    return Chart(
+        tuple(kept), tuple(coded), weights, centres, shown, strata, alignment, counts.releases, counts.epsilon()
+    )
+
+
+def _fit_kept(
+    place: int,
+    stays: list[Column],
+    own: list[IntArray],
+    rest: list[IntArray],
+    u: IntArray,
+    values: int,
+    recipe: Recipe,
+    counts: Counts,
+    rng: np.random.Generator,
+) -> Kept:
+    """Align one column that stays within strata of those before it; `own` then holds people's new cells."""
+    column, share = stays[place], recipe.share(stays[place])
+    strata = learn_strata(stays[:place], own[:place], u, values, recipe.least, counts)
+    if share == 0:
+        return Kept(column, strata, Plausible(recipe.stay, column, [], np.zeros(column.cells)), None)
+    others = [*own[:place], *own[place + 1 :], *rest]
+    cost = Plausible.learn(recipe.stay, column, own[place], others, counts)
+    costs = cost.cost(own[place], others)
+    groups, sizes = strata.of(own[:place], len(u)), (strata.count, values)
+    temperature = max(_PLAUSIBLE_TEMPERATURE, recipe.temperature)
+    alignment: Alignment = align(costs, own[place], groups, u, sizes, share, temperature, recipe.questions, counts)
+    own[place] = alignment.move(costs, groups, u, torch.from_numpy(rng.random(len(u))))
+    return Kept(column, strata, cost, alignment)
+
+
+def _shown(
+    columns: Sequence[Column],
+    cells: Sequence[IntArray],
+    weights: FloatArray,
+    codes: IntArray,
+    size: int,
+    counts: Counts,
+) -> FloatArray:
+    """Return the features shown of each code: the mean over the cells that people nearest to it have."""
+    counts.asked(len(columns))
+    parts = [np.zeros((size, 0))]
+    for column, own, weight in zip(columns, cells, weights, strict=True):
+        table = np.bincount(codes * column.cells + own, minlength=size * column.cells).reshape(size, column.cells)
+        seen = np.maximum(counts.noised(table), 0.0) + 1e-9 * column.shares
+        mean = seen / seen.sum(axis=1, keepdims=True) @ column.donors.mean(axis=1)
+        parts.append(mean if weight > 0 else np.zeros_like(mean))
+    return np.hstack(parts)
