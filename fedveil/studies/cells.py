@@ -95,7 +95,7 @@ def all_methods(study: Study, data: AttributeData) -> list[Method]:
                 varies="shield.columns",
                 strengths=[float(number) for number in numbers],
             )
-            for attribute in (study.asked if numbers else [])
+            for attribute in study.asked
             if baseline_name(study, attribute) not in named
         ),
     ]

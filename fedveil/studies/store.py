@@ -178,7 +178,24 @@ def sound_result(found: dict[str, Any] | None, cell_id: str) -> dict[str, Any] |
     if found is None or found.get("format") != FORMAT or not isinstance(cell, dict) or cell.get("id") != cell_id:
         return None
     kept = ("utility", "leakage", "floor", "cotrained", "certificates")
-    return found if all(isinstance(found.get(part), dict) for part in kept) else None
+    if not all(isinstance(found.get(part), dict) for part in kept):
+        return None
+    served, judged = found["utility"].values(), found["leakage"].values()
+    whole = all(_has(one, SERVED) for one in served) and all(
+        _has(one, JUDGED) and all(_has(attacker, ATTACKED) for attacker in (one["worst"], *one["attackers"]))
+        for one in judged
+    )
+    return found if whole and served and judged else None
+
+
+SERVED = ("accuracy", "balanced_accuracy", "prior", "validation_accuracy", "head")
+JUDGED = ("worst", "attackers", "prior", "classes", "detectable_advantage")
+ATTACKED = ("name", "accuracy", "balanced_accuracy", "auc", "advantage", "mutual_information_bits")
+
+
+def _has(part: Any, names: tuple[str, ...]) -> bool:
+    """Return whether a part of a result has all these fields, none of them empty."""
+    return isinstance(part, dict) and all(part.get(name) is not None for name in names)
 
 
 def _digest(plan: Plan, known: dict[str, Any]) -> str:

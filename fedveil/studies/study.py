@@ -154,7 +154,7 @@ class Study(_Section):
     data: DataSection = Field(description="What the devices hold.")
     federation: FederationSection = Field(default_factory=FederationSection, description="Who takes part.")
     methods: list[Method] = Field(min_length=1, description="The defences to compare.")
-    drop_columns: Literal["auto"] | list[Annotated[int, Field(ge=0)]] = Field(
+    drop_columns: Literal["auto"] | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = Field(
         "auto",
         description="How many columns the baseline drops, most telling first; it is on every table's frontier.",
     )

@@ -5,6 +5,7 @@ It is a plain child process: no code travels, only values. When its parent is go
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import queue
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from fedveil.errors import InputError
+
+NO_ROOM = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG)
 
 
 def main() -> None:
@@ -56,7 +59,10 @@ def _serve(job: dict[str, Any], tell: Any) -> None:
     except InputError as fault:
         tell("failed", str(fault))
     except OSError as fault:
-        tell("disk", f"{fault.strerror or fault}{f': {fault.filename}' if fault.filename else ''}")
+        told = f"{fault.strerror or fault}{f': {fault.filename}' if fault.filename else ''}"
+        # A full disk that a library tells in its own words has no number; a lock that nobody lets go of is no disk.
+        full = fault.errno in NO_ROOM or (fault.errno is None and not isinstance(fault, TimeoutError))
+        tell("disk" if full else "failed", told)
     except Exception as fault:
         traceback.print_exc()
         tell("failed", f"{type(fault).__name__}: {fault}")

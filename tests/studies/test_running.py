@@ -305,7 +305,7 @@ def test_a_worker_that_dies_costs_one_more_try_and_nothing_else(
         {"name": "dying", "game": {"kind": "theirs", "marker": str(marker)}},
         {"name": "none", "game": "undefended"},
     ]
-    study = write_study(methods=methods, drop_columns=[])
+    study = write_study(methods=methods, drop_columns=[1])
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("THE_PARENT", str(os.getpid()))
     done = fedveil_here("run", study, "--out", tmp_path / "out", "--workers", "1", "--json")
@@ -313,11 +313,11 @@ def test_a_worker_that_dies_costs_one_more_try_and_nothing_else(
     assert "its worker died (signal 9); the cell is tried once more" in done.stderr
     if deaths == 1:
         assert done.returncode == 0, done.stderr
-        assert {row["method"] for row in found["rows"]} == {"dying", "none"}
+        assert {row["method"] for row in found["rows"]} == {"dying", "none", "drop-columns"}
         return
     assert done.returncode == 1
     assert "its worker died 2 times (signal 9" in done.stderr
-    assert {row["method"] for row in found["rows"]} == {"none"}
+    assert {row["method"] for row in found["rows"]} == {"none", "drop-columns"}
     assert found["complete"] is False
     assert "Traceback" not in done.stderr
 
@@ -375,3 +375,24 @@ def test_a_study_that_cannot_be_used_writes_nothing(write_study: Write, tmp_path
     one_line(fedveil_here("run", tmp_path / "none.yaml", "--out", tmp_path / "out"), "no such file")
     one_line(fedveil_here("run", write_study(), "--set", "seeds", "--out", tmp_path / "out"), "write key=value")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [("utility", "y", "balanced_accuracy"), ("leakage", "u", "worst"), ("leakage", "u", "prior"), ("utility", "y")],
+)
+def test_a_result_that_lacks_a_part_counts_as_damaged(undisturbed: Path, tmp_path: Path, lost: tuple[str, ...]) -> None:
+    from fedveil.studies import open_study
+
+    out = tmp_path / "out"
+    shutil.copytree(undisturbed, out)
+    path = next((out / "cells").glob("none-*")) / "result.json"
+    found = json.loads(path.read_text())
+    inner = found
+    for step in lost[:-1]:
+        inner = inner[step]
+    del inner[lost[-1]]
+    path.write_text(json.dumps(found))
+    results = open_study(out)
+    assert [cell for cell, _ in results.damaged] == [path.parent.name]
+    assert {row["method"] for row in results.as_dict()["rows"]} == {"adversarial", "drop-columns"}

@@ -57,7 +57,13 @@ def write_cell(folder: Path, cell: dict[str, Any], value: float) -> None:
             }
         },
         "leakage": {
-            "sex (m/f)": {"worst": worst, "attackers": [worst], "prior": estimate(0.67), "classes": ["f", "m"]}
+            "sex (m/f)": {
+                "worst": worst,
+                "attackers": [worst],
+                "prior": estimate(0.67),
+                "classes": ["f", "m"],
+                "detectable_advantage": 0.02,
+            }
         },
         "cotrained": {"sex (m/f)": {**attacker("co-trained", 0.55), "validation_balanced_accuracy": None}},
         "floor": {},

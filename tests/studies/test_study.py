@@ -67,6 +67,7 @@ def refused(key: str, value: Any) -> str:
         ("drop_columns", "sure", "drop_columns: 'sure' is not allowed; it should be auto"),
         ("drop_columns", [-1], "drop_columns: [-1] is not allowed; it should be auto"),
         ("drop_columns", [99], "99"),
+        ("drop_columns", [], "drop_columns: [] is not allowed; it should be auto"),
         ("data.source", "adlut", "did you mean 'adult'?"),
         ("data.sensitive", ["v"], "v"),
         ("data.options", {"m": 3}, "synthetic: no option 'm'"),
