@@ -48,7 +48,7 @@ class Transport(Shield):
         questions: rounds of counting for each aligned variable at its last temperature.
         noise: deviation of Gaussian noise on each count that a device contributes to; `chart_.epsilon` is what the
             counts spend. The columns' cells, and the values that a cell's people have, are taken as public.
-        crowd: people of the rarest value of u for each code that a stratum uses; 1 hides less and keeps more.
+        crowd: people of the rarest value of u for each code that a stratum uses; more of them, a tighter certificate.
         weights: how much a column counts in the codes, 0 to leave it out; by default what it tells about others.
 
     Attributes, once prepared:
@@ -69,10 +69,10 @@ class Transport(Shield):
         codes: int = 300,
         temperature: float = 0.05,
         stay: float = 6.0,
-        least: int = 150,
-        questions: int = 60,
+        least: int = 100,
+        questions: int = 100,
         noise: float = 0.0,
-        crowd: int = 10,
+        crowd: int = 1,
         weights: dict[str, float] | None = None,
     ) -> None:
         self.attribute = attribute

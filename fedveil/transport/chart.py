@@ -29,10 +29,10 @@ class Recipe:
     codes: int = 300
     temperature: float = 0.05
     stay: float = 6.0
-    least: int = 150
-    questions: int = 60
+    least: int = 100
+    questions: int = 100
     noise: float = 0.0
-    crowd: int = 10
+    crowd: int = 1
     weights: Mapping[str, float] = field(default_factory=dict)
 
     def share(self, column: Column) -> float:
