@@ -47,7 +47,7 @@ class Transport(Shield):
         least: fewest training people of each value of u in a stratum.
         questions: rounds of counting for each aligned variable at its last temperature.
         noise: deviation of Gaussian noise on each count that a device contributes to; `chart_.epsilon` is what the
-            counts spend. The columns' cells, and the values that a cell's people have, are taken as public.
+            counts spend. A single column's cells, their shares and values are taken as public.
         crowd: people of the rarest value of u for each code that a stratum uses; more of them, a tighter certificate.
         weights: how much a column counts in the codes, 0 to leave it out; by default what it tells about others.
 

@@ -55,14 +55,12 @@ def align(
     cells = cost.shape[1]
     b = torch.zeros(*sizes, cells, dtype=cost.dtype)
     temperatures = schedule(float(cost.std()), temperature, questions)
-    counts.asked(1 + len(temperatures))  # groups are disjoint: each question is put to a person once
+    counts.asked(2 + len(temperatures))  # groups are disjoint: each question is put to a person once
     for stratum in range(sizes[0]):
         rows = [np.flatnonzero((strata == stratum) & (u == value)) for value in range(sizes[1])]
-        used = np.arange(cells)
-        if crowd:
-            most = max(1, min(len(part) for part in rows) // crowd)
-            ranked = np.bincount(own[np.concatenate(rows)], minlength=cells)
-            used = np.sort(np.argsort(-ranked, kind="stable")[:most])
+        ranked = [counts.noised(np.bincount(own[part], minlength=cells)) for part in rows]
+        most = max(1, int(min(one.sum() for one in ranked) / crowd)) if crowd else cells
+        used = np.sort(np.argsort(-np.sum(ranked, axis=0), kind="stable")[:most])
         if len(used) < cells:
             nearest = [used[cost[torch.from_numpy(part)][:, used].argmin(dim=1).numpy()] for part in rows]
         else:

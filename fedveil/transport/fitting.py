@@ -42,7 +42,8 @@ def fit_chart(
     else:  # people who never lived: each column drawn by itself
         drawn = [rng.choice(column.cells, recipe.codes, p=column.shares) for column in coded]
         start = places_of(coded, drawn, weights, recipe.codes)
-    size = np.bincount(u, minlength=values).clip(1)
+    counts.asked()
+    size = counts.noised(np.bincount(u, minlength=values)).clip(1)
     reach = sum(w * float((column.places**2).sum(axis=1).max()) for column, w in zip(coded, weights, strict=True))
     centres = learn_codebook(points, size.min() / size[u], start, max(reach, 1e-12) ** 0.5, counts)
     cost = squared(torch.from_numpy(points).float(), centres)
