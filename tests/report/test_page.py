@@ -83,7 +83,8 @@ def test_what_is_missing_is_named(study):
     missing = dict(zip(labels, data["views"][0][0]["missing"], strict=True))
     assert missing["drop-columns (9 columns)"] == "2 of 2 cells not finished"
     assert missing["certified-channel (sigma 1)"] == "seed 0: no leakage of sex; seed 1: no leakage of sex"
-    assert "part of its result is missing" in missing["adversarial (strength 0.5)"]
+    assert missing["adversarial (strength 0.5)"] == "1 of 2 cells not finished"
+    assert [cell for cell, _ in results.damaged] == ["m3-0-seed0"]  # a result that lacks a part counts as none
     assert len(labels) == 9
     assert data["views"][0][1]["missing"][labels.index("certified-channel (sigma 1)")] is None  # race is there
     assert "PARTIAL" in write_report(results).read_text(encoding="utf-8")

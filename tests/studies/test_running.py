@@ -151,6 +151,8 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Whoever runs the tests in the background may have told all children to ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while not (tmp_path / "out" / "cells").exists() and time.monotonic() < deadline:
