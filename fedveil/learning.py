@@ -64,18 +64,32 @@ def _fit(
     )
     counts = torch.bincount(u, minlength=classes).float().clamp_min(1)
     loss_of = nn.CrossEntropyLoss(weight=len(u) / (classes * counts) if even else None)
+    return descend(model, (x, u), (x_validation, u_validation), loss_of, recipe, recipe.most_epochs, generator)
+
+
+def descend(
+    model: nn.Module,
+    train: tuple[torch.Tensor, torch.Tensor],
+    validation: tuple[torch.Tensor, torch.Tensor],
+    loss_of: nn.Module,
+    recipe: Recipe,
+    most_epochs: int,
+    generator: torch.Generator,
+) -> nn.Module:
+    """Train a network by Adam; the epoch with the lowest validation loss is kept."""
+    x, aim = train
     optimiser = torch.optim.Adam(model.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
-    batch = max(16, min(recipe.batch, len(u) // 20))  # small sets still deserve some twenty steps an epoch
+    batch = max(16, min(recipe.batch, len(x) // 20))  # small sets still deserve some twenty steps an epoch
     best, since, kept = float("inf"), 0, copy.deepcopy(model.state_dict())
-    for _ in range(recipe.most_epochs):
+    for _ in range(most_epochs):
         model.train()
-        for rows in torch.split(torch.randperm(len(u), generator=generator).to(place), batch):
+        for rows in torch.split(torch.randperm(len(x), generator=generator).to(x.device), batch):
             optimiser.zero_grad()
-            loss_of(model(x[rows]), u[rows]).backward()
+            loss_of(model(x[rows]), aim[rows]).backward()
             optimiser.step()
         model.eval()
         with torch.no_grad():
-            loss = float(loss_of(model(x_validation), u_validation))
+            loss = float(loss_of(model(validation[0]), validation[1]))
         since += 1
         if loss < best - 1e-4:
             best, since, kept = loss, 0, copy.deepcopy(model.state_dict())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +15,7 @@ from fedveil.attacks.trial import Question, Trial
 from fedveil.errors import InputError
 from fedveil.federation.view import EVERY_OBSERVER, Capability, Pool, View
 from fedveil.figures import Estimate
-from fedveil.learning import Recipe, fit_network, log_posterior
+from fedveil.learning import Recipe, descend, fit_network, log_posterior
 from fedveil.measures import interval
 from fedveil.models import mlp, pick_device
 from fedveil.randomness import child_seed, numpy_generator, torch_generator
@@ -143,32 +142,15 @@ def judge_decensoring(
 
 def fit_map(
     train: tuple[FloatArray, FloatArray], validation: tuple[FloatArray, FloatArray], *, seed: int, device: str = "auto"
-) -> nn.Sequential:
+) -> nn.Module:
     """Learn T by Adam on the squared error; the epoch with the lowest validation error is kept."""
     place, generator, recipe = pick_device(device), torch_generator(seed, "network"), Decensor.recipe
-    (x, aim), (x_validation, aim_validation) = (
-        tuple(torch.as_tensor(block, dtype=torch.float32, device=place) for block in pair)
-        for pair in (train, validation)
-    )
-    model = mlp([x.shape[1], REACH, aim.shape[1]], generator).to(place)
-    optimiser = torch.optim.Adam(model.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay)
-    batch = max(16, min(recipe.batch, len(x) // 20))
-    error_of = nn.MSELoss()
-    best, since, kept = float("inf"), 0, copy.deepcopy(model.state_dict())
-    for _ in range(2 * recipe.most_epochs):
-        for rows in torch.split(torch.randperm(len(x), generator=generator).to(place), batch):
-            optimiser.zero_grad()
-            error_of(model(x[rows]), aim[rows]).backward()
-            optimiser.step()
-        with torch.no_grad():
-            error = float(error_of(model(x_validation), aim_validation))
-        since += 1
-        if error < best - 1e-4:
-            best, since, kept = error, 0, copy.deepcopy(model.state_dict())
-        if since >= recipe.patience:
-            break
-    model.load_state_dict(kept)
-    return model
+    pairs = [
+        (torch.as_tensor(r, dtype=torch.float32, device=place), torch.as_tensor(aim, dtype=torch.float32, device=place))
+        for r, aim in (train, validation)
+    ]
+    model = mlp([pairs[0][0].shape[1], REACH, pairs[0][1].shape[1]], generator).to(place)
+    return descend(model, pairs[0], pairs[1], nn.MSELoss(), recipe, 2 * recipe.most_epochs, generator)
 
 
 def _outputs(model: nn.Module, vectors: FloatArray) -> FloatArray:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from fedveil.errors import InputError, nearest
@@ -184,7 +185,7 @@ def read_tensors(path: Path) -> Arrays:
     """Return a safetensors file's arrays; none where it is missing or damaged."""
     try:
         return dict(load_file(path))
-    except Exception:
+    except (OSError, ValueError, SafetensorError):
         return {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import tiny_study
 
 from fedveil.errors import InputError
 from fedveil.studies.cells import cell_of, make_federation, make_game, plan
@@ -13,16 +14,13 @@ from fedveil.studies.reading import changed
 from fedveil.studies.study import make_study
 
 TINY: dict[str, Any] = {
-    "name": "tiny",
-    "data": {"source": "synthetic", "target": "y", "sensitive": ["u"], "options": {"n": 600}},
+    **tiny_study.TINY,
     "federation": {"devices": 4, "rounds": 2},
     "methods": [
         {"name": "none", "game": "undefended"},
         {"name": "adversarial", "game": {"kind": "adversarial", "attribute": "u"}, "strengths": [1, 2]},
         {"name": "channel", "game": "undefended", "shield": "certified", "varies": "shield.sigma", "strengths": [0.5]},
     ],
-    "drop_columns": [1],
-    "attacks": {"panel": ["logistic"], "draws": 100},
 }
 
 
