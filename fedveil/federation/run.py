@@ -53,10 +53,10 @@ class Run:
             name: Seat(prepare(_built(player, federation.seed, name), name), player) for name, player in players.items()
         }
         for stage in self.stages:
-            for name in (*stage.players, *stage.shared):
+            for name in (*stage.players, *stage.shared, *stage.restarts):
                 if name not in self.seats:
                     raise InputError(
-                        f"stage {stage.name!r} moves or shares {name!r}, which is no player of {game.name}"
+                        f"stage {stage.name!r} moves, shares or restarts {name!r}, which is no player of {game.name}"
                     )
         self.layouts = {name: Layout.of(seat.template) for name, seat in self.seats.items()}
         for stage in self.stages:
@@ -146,6 +146,7 @@ class Run:
         losses: dict[str, float] = {}
         damage: dict[str, float] = {}
         silent, sent_bytes = 0, 0
+        self._restart(stage, number)
         if len(devices):
             self._seat_local_players(stage)
             work = self.work(stage, number, devices)
@@ -215,6 +216,15 @@ class Run:
             else:
                 states[name] = self.shared[name].expand(len(devices), -1)
         return states, memories
+
+    def _restart(self, stage: Stage, number: int) -> None:
+        """Give players whose time has come fresh weights; devices forget what they had of them."""
+        for name, rounds in stage.restarts.items():
+            if number > 1 and (number - 1) % rounds == 0:
+                fresh = _built(self.seats[name].player, self.federation.seed, f"{name} in {stage.name} from {number}")
+                state = self.layouts[name].flatten(prepare(fresh, name), self.federation.number_type)
+                self.shared[name] = state.to(self.federation.place)
+                self.local.pop(name, None)
 
     def _seat_local_players(self, stage: Stage) -> None:
         for name in stage.players:

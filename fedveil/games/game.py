@@ -92,6 +92,8 @@ class Stage:
         validation: a loss whose mean over validation records judges a round; the best round's shared weights are kept.
             None: the last round's.
         patience: stop after so many rounds without a better one; None: never early.
+        restarts: players that start anew, here and on every device, after so many rounds each; their fresh weights
+            derive from the seed, the stage and the round.
     """
 
     moves: tuple[Move, ...]
@@ -103,6 +105,7 @@ class Stage:
     batch_size: int = 32
     patience: int | None = None
     validation: Loss | None = None
+    restarts: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.batch_size < 1 or self.local_epochs < 1:
@@ -112,6 +115,8 @@ class Stage:
             )
         if self.patience is not None and self.validation is None:
             raise InputError(f"stage {self.name!r}: patience needs a validation loss to judge by")
+        if any(rounds < 1 for rounds in self.restarts.values()):
+            raise InputError(f"stage {self.name!r}: a restart comes after at least 1 round")
 
     @property
     def players(self) -> tuple[str, ...]:

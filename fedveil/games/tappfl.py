@@ -97,6 +97,10 @@ class TAPPFL(Game):
     def _reader(self, attribute: str) -> str:
         return "privacy" if len(self.attributes) == 1 else f"privacy:{attribute}"
 
+    @property
+    def _readers(self) -> tuple[str, ...]:
+        return tuple(self._reader(name) for name in self.attributes)
+
     def players(self, shape: DataShape) -> Mapping[str, Player]:
         """Extractor, critic, and an adversary per attribute."""
         for name in self.attributes:
@@ -115,13 +119,13 @@ class TAPPFL(Game):
         reads = frozenset({"x"} | {f"{what}:{name}" for what in ("u", "varies") for name in self.attributes})
         counts = {name: shape.attributes.get(name, 0) for name in self.attributes}
         steps = self.privacy_steps or (5 if self.bound == "club" else 1)
-        readers = tuple(self._reader(name) for name in self.attributes)
+        readers = self._readers
 
         def tell(play: Play) -> Tensor:
-            return self._jsd(play, play("extractor", play.x).detach(), counts)
+            return self._jsd(play, self.encoded(play).detach(), counts)
 
         def keep(play: Play) -> Tensor:
-            return self._jsd(play, play("extractor", play.x), counts)
+            return self._jsd(play, self.encoded(play), counts)
 
         def hide(play: Play) -> Tensor:
             return self._hide(play, counts)
@@ -138,11 +142,11 @@ class TAPPFL(Game):
         return (first, main)
 
     def _read(self, play: Play) -> Tensor:
-        r = play("extractor", play.x).detach()
+        r = self.encoded(play).detach()
         return self._mean([self._cross_entropy(play, name, r) for name in self.attributes])
 
     def _hide(self, play: Play, counts: Mapping[str, int]) -> Tensor:
-        r = play("extractor", play.x)
+        r = self.encoded(play)
         strength = (
             play.setting("strength")
             if "strength" in play.settings
@@ -150,11 +154,15 @@ class TAPPFL(Game):
         )
         leaks, share = [], []
         for name in self.attributes:
-            leak = -self._cross_entropy(play, name, r)
-            leaks.append(leak + self._cross_entropy(play, name, r, elsewhere=True) if self.bound == "club" else leak)
+            leaks.append(self._leak(play, name, r))
             share.append(strength * play.varies(name).to(r.dtype))
         hidden = self._mean([part * leak for part, leak in zip(share, leaks, strict=True)])
         return hidden + (1 - self._mean(share)) * self._jsd(play, r, counts)
+
+    def _leak(self, play: Play, name: str, r: Tensor) -> Tensor:
+        """Return what f descends of an attribute."""
+        leak = -self._cross_entropy(play, name, r)
+        return leak + self._cross_entropy(play, name, r, elsewhere=True) if self.bound == "club" else leak
 
     def _cross_entropy(self, play: Play, name: str, r: Tensor, elsewhere: bool = False) -> Tensor:
         """Return CE of u, or of a u' of the batch's other records (all pairs), on records that count."""
@@ -182,6 +190,10 @@ class TAPPFL(Game):
     def _mean(parts: list[Tensor]) -> Tensor:
         return parts[0] if len(parts) == 1 else torch.stack(parts).mean(dim=0)
 
+    def encoded(self, play: Play) -> Tensor:
+        """Return r as the players see it while they learn; what a hardened form changes."""
+        return self.represent(play)
+
     def represent(self, play: Play) -> Tensor:
         """f(x)."""
         return play("extractor", play.x)
@@ -190,7 +202,7 @@ class TAPPFL(Game):
         """The logits of g, which f was trained to fool."""
         if attribute not in self.attributes:
             return super().adversary(play, attribute)
-        return play(self._reader(attribute), play("extractor", play.x))
+        return play(self._reader(attribute), self.represent(play))
 
 
 def _refuse_outside(strength: float | npt.ArrayLike) -> None:
