@@ -95,6 +95,13 @@ class EqualCapacity(Attack):
         return log_posterior(self.model_, vectors)
 
 
+TITLES: dict[type[Attack], str] = {
+    Decensor: "de-censoring",
+    EqualCapacity: "equal capacity (de-censoring's control)",
+}
+"""What the two are called beside a panel's attackers."""
+
+
 @dataclass(frozen=True)
 class Decensoring:
     """What de-censoring reads, what an attacker of equal capacity reads, and the difference, paired over victims."""
@@ -132,9 +139,9 @@ def judge_decensoring(
     ]
     question = replace(question, auxiliary=known[0], validation=known[1])
     trials = []
-    for kind in (Decensor, EqualCapacity):
+    for kind, title in TITLES.items():
         attacker: Attack = kind(seed=child_seed(seed, kind.name, attribute), device=device)
-        trials.append(Trial.run(kind.name, attacker, question, draws, numpy_generator(seed, "bootstrap", attribute)))
+        trials.append(Trial.run(title, attacker, question, draws, numpy_generator(seed, "bootstrap", attribute)))
     attack, control = trials
     gain = attack.draws["balanced_accuracy"] - control.draws["balanced_accuracy"]
     return Decensoring(attribute, attack.figures(confidence), control.figures(confidence), interval(gain, confidence))

@@ -100,13 +100,22 @@ def show_results(results: StudyResults, console: Console) -> None:
     if not results.cells:
         return
     console.print(rows_table(results.rows))
+    say_results(results, console)
+    console.print(
+        f"Results: {results.folder}; the page: fedveil report {shlex.quote(str(results.folder))}", markup=False
+    )
+
+
+def say_results(results: StudyResults, console: Console) -> None:
+    """Say what the frontiers show, and what else the rows have to say."""
+    from fedveil.studies.notes import notes
+
     for task in results.tasks:
         for attribute in results.attributes:
             for line in results.frontier(task, attribute).in_words():
                 console.print(line, markup=False)
-    console.print(
-        f"Results: {results.folder}; the page: fedveil report {shlex.quote(str(results.folder))}", markup=False
-    )
+    for line in notes(results.rows).values():
+        console.print(line, markup=False)
 
 
 def rows_table(rows: list[dict[str, Any]]) -> Table:

@@ -205,7 +205,8 @@ function drawAttackers() {
   document.getElementById("attackers").setAttribute("aria-label", "Balanced accuracy of each attacker: " + found.map((a, i) => `${names[i]} ${digits(a.balanced_accuracy && a.balanced_accuracy[0])}`).join(", "));
   return dots("attackers", names, [{
     name: "balanced accuracy", figures: found.map((a) => a.balanced_accuracy), colour,
-    colours: found.map((a) => (a.cotrained ? look.paper : colour)), symbols: found.map((a) => (a.cotrained ? "diamond" : "circle")),
+    colours: found.map((a) => (a.cotrained || a.kind === "decensoring-control" ? look.paper : colour)),
+    symbols: found.map((a) => (a.cotrained ? "diamond" : a.kind.startsWith("decensoring") ? "square" : "circle")),
   }], look, { shapes: lines.map((l) => l.shape), annotations: lines.map((l) => l.note),
     xaxis: { title: "balanced accuracy → reads more", showgrid: false, range: [low - 0.02, high + 0.02], nticks: narrow() ? 5 : 9 } });
 }

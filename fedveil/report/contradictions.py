@@ -54,6 +54,7 @@ def contradictions(setting: Setting, attribute: str) -> list[Contradiction]:
 def _attackers(result: Mapping[str, Any], attribute: str) -> Iterator[Mapping[str, Any]]:
     tried = inside(result, "leakage", attribute, "attackers")
     chosen, along = inside(result, "leakage", attribute, "worst"), inside(result, "cotrained", attribute)
-    for one in [*(tried if isinstance(tried, list) else []), chosen, along]:
+    undone = [inside(result, "decensoring", attribute, part) for part in ("attack", "control")]
+    for one in [*(tried if isinstance(tried, list) else []), chosen, along, *undone]:
         if isinstance(one, Mapping):
             yield one

@@ -107,7 +107,7 @@ def _attackers(canvas: Any, data: dict[str, Any], a: int) -> Any:
     rows = [(s["label"], data["attackers"][a][i]) for i, s in enumerate(data["settings"]) if data["attackers"][a][i]][
         :40
     ]
-    names = list(dict.fromkeys(one["name"] for _, found in rows for one in found if not one["cotrained"]))
+    names = list(dict.fromkeys(one["name"] for _, found in rows for one in found if one["kind"] != "cotrained"))
     made = canvas(figsize=(6.4, 1.2 + 0.28 * len(rows)), layout="constrained")
     axes = made.add_subplot()
     for n, name in enumerate(names):
@@ -120,7 +120,7 @@ def _attackers(canvas: Any, data: dict[str, Any], a: int) -> Any:
         (one["balanced_accuracy"][0], r)
         for r, (_, found) in enumerate(rows)
         for one in found
-        if one["cotrained"] and one["balanced_accuracy"]
+        if one["kind"] == "cotrained" and one["balanced_accuracy"]
     ]
     if along:
         hollow = {"markerfacecolor": "white", "color": "black", "markersize": 6, "label": "co-trained"}
@@ -134,7 +134,7 @@ def _attackers(canvas: Any, data: dict[str, Any], a: int) -> Any:
 
 
 def _is(one: dict[str, Any], name: str) -> bool:
-    return bool(one["name"] == name and not one["cotrained"] and one["balanced_accuracy"])
+    return bool(one["name"] == name and one["kind"] != "cotrained" and one["balanced_accuracy"])
 
 
 def _maps(canvas: Any, data: dict[str, Any], a: int) -> Any:

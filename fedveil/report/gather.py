@@ -18,6 +18,13 @@ from fedveil.report.sound import Pair
 from fedveil.studies.results import CellResult, StudyResults
 from fedveil.studies.rows import CHANCES
 
+BESIDE: dict[str, tuple[str | None, ...]] = {
+    "decensoring": ("decensoring", None, "attack"),
+    "decensoring-control": ("decensoring", None, "control"),
+    "cotrained": ("cotrained", None),
+}
+"""Attackers who are no members of the panel, and where a result has them; None stands for the attribute."""
+
 
 def gather(results: StudyResults, pairs: Sequence[Sequence[Pair]], attributes: Sequence[str]) -> dict[str, Any]:
     """Return everything about a study but its maps, losses and words; `pairs` by task, then by attribute."""
@@ -125,32 +132,34 @@ def _why_missing(setting: Setting, pair: Pair) -> str | None:
 
 
 def _attackers(setting: Setting, attribute: str) -> list[dict[str, Any]]:
-    """Every attacker's figures, means over seeds, strongest first; the co-trained one, marked, last."""
-    found: dict[tuple[str, bool], list[Mapping[str, Any]]] = {}
+    """Every attacker's figures, means over seeds, strongest first; those who are no members of the panel last."""
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     chosen: dict[str, int] = {}
     for cell in setting.cells:
         tried = inside(cell.result, "leakage", attribute, "attackers")
         for attacker in tried if isinstance(tried, list) else []:
             if inside(attacker, "name"):
-                found.setdefault((str(attacker["name"]), False), []).append(attacker)
+                found.setdefault((str(attacker["name"]), "retrained"), []).append(attacker)
         worst = inside(cell.result, "leakage", attribute, "worst", "name")
         if worst is not None:
             chosen[str(worst)] = chosen.get(str(worst), 0) + 1
-        along = inside(cell.result, "cotrained", attribute)
-        if isinstance(along, Mapping) and along:
-            found.setdefault((str(along.get("name", "co-trained")), True), []).append(along)
+        for kind, path in BESIDE.items():
+            one = inside(cell.result, *(attribute if step is None else step for step in path))
+            if isinstance(one, Mapping) and one:
+                found.setdefault((str(one.get("name", kind)), kind), []).append(one)
     listed = [
         {
             "name": name,
-            "cotrained": cotrained,
-            "chosen": 0 if cotrained else chosen.get(name, 0),
+            "kind": kind,
+            "chosen": chosen.get(name, 0) if kind == "retrained" else 0,
             "balanced_accuracy": mean_figure((one.get("balanced_accuracy") for one in each), CHANCES),
             "auc": mean_figure((one.get("auc") for one in each), CHANCES),
             "bits": mean_figure(one.get("mutual_information_bits") for one in each),
         }
-        for (name, cotrained), each in found.items()
+        for (name, kind), each in found.items()
     ]
-    return sorted(listed, key=lambda one: (one["cotrained"], -(one["balanced_accuracy"] or [0.0])[0]))
+    kinds = ["retrained", *BESIDE]
+    return sorted(listed, key=lambda one: (kinds.index(one["kind"]), -(one["balanced_accuracy"] or [0.0])[0]))
 
 
 def _groups(settings: list[Setting], task: str, attribute: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def _point(point: dict[str, Any], strings: Named) -> list[Any]:
 
 
 def _attacker(one: dict[str, Any], strings: Named, brief: bool) -> list[Any]:
-    told = [_place(strings, one["name"]), int(one["cotrained"]), one["chosen"], one["balanced_accuracy"]]
+    told = [_place(strings, one["name"]), _place(strings, one["kind"]), one["chosen"], one["balanced_accuracy"]]
     return told if brief else [*told, _short(one["auc"]), _short(one["bits"])]
 
 

@@ -8,7 +8,7 @@ function unpack(data) {
   const word = (index) => data.strings[index];
   for (const view of data.views.flat()) view.points = view.points.map((p) => p && { utility: p[0], leakage: p[1], attacker: word(p[2]), bits: p[3], each: p[4] });
   data.attackers = data.attackers.map((settings) => settings.map((each) => each.map((a) => ({
-    name: word(a[0]), cotrained: Boolean(a[1]), chosen: a[2], balanced_accuracy: a[3], auc: a[4] ?? null, bits: a[5] ?? null, brief: a.length < 5 }))));
+    name: word(a[0]), kind: word(a[1]), cotrained: word(a[1]) === "cotrained", chosen: a[2], balanced_accuracy: a[3], auc: a[4] ?? null, bits: a[5] ?? null, brief: a.length < 5 }))));
   data.losses = data.losses.map((runs) => runs.map(([seed, curves]) => ({ seed, curves: curves.map((c) => ({ name: word(c[0]), x: data.rounds[c[1]], y: c[2] })) })));
   data.certificates = data.certificates.map((settings) => settings.map((each) => each.map((c) => ({ quantity: word(c[0]), sign: c[1], bound: c[2], confidence: c[3],
     assumptions: c[4].map((pair) => pair.map(word)), not_covered: c[5].map(word), method: word(c[6]) }))));
@@ -140,13 +140,17 @@ const noMap = () => (DATA.settings[state.setting].cells.some((c) => c.state === 
   ? "No map was made of this setting: maps are made for the front and for one setting of each method. Select one of these."
   : "No map: " + reasonMissing());
 
+const KINDS = { retrained: "retrained", cotrained: "co-trained with the defence", decensoring: "undoes the censoring first; beside the panel",
+  "decensoring-control": "control of de-censoring: as large, without that step" };
+
 function aboutSelected() {
   const i = state.setting, setting = DATA.settings[i], view = currentView(), here = () => el("strong", {}, name(setting.label));
   byId("attackers-lead").replaceChildren(here(), ": what each attacker, trained afterwards on what was released, reads about ", name(attributeName()),
-    ". A hollow diamond is the adversary trained along with the defence: weak evidence, shown to be compared.");
+    ". A hollow diamond is the adversary trained along with the defence: weak evidence, shown to be compared.",
+    (DATA.attackers[state.attribute]?.[i] || []).some((a) => a.kind === "decensoring") ? " A square first undoes the censoring, then reads; the hollow square is its control, a network as large without that step." : "");
   fill("attackers-table", ["Attacker", numbered("Balanced accuracy"), numbered("AUC"), numbered("Information (bits)"), "Kind"],
     (DATA.attackers[state.attribute]?.[i] || []).map((a) => [el("th", { scope: "row" }, name(a.name)), figureCell(a.balanced_accuracy), figureCell(a.auc), figureCell(a.bits),
-      el("td", {}, a.cotrained ? "co-trained with the defence" : a.chosen ? "retrained; chosen on validation" : "retrained")]));
+      el("td", {}, a.chosen ? "retrained; chosen on validation" : KINDS[a.kind])]));
   byId("maps-lead").replaceChildren(here(), ": t-SNE of test people, marked by ", name(attributeName()), ". Clusters of one mark show that the attribute can be read; mixing shows nothing: attackers may read what no map shows.");
   byId("losses-lead").replaceChildren(here(), ": mean losses of the devices, one line per seed.");
   lossesTable(i);

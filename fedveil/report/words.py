@@ -16,6 +16,7 @@ from fedveil.report.phrases import bound, difference, estimate_of, listed, negat
 from fedveil.report.settings import Setting, bound_on_balanced_accuracy, settings_of
 from fedveil.report.sound import Pair, pair_of
 from fedveil.studies.frontier import Comparison, Frontier, Point
+from fedveil.studies.notes import notes
 from fedveil.studies.results import StudyResults
 
 _SEEN = {
@@ -52,6 +53,7 @@ def say(results: StudyResults, pair: Pair) -> list[Sentence]:
             ("defence", _defence(pair, pair.frontier, free, labels)),
             ("baseline", _baseline(pair, pair.frontier, free)),
             ("cotrained", _cotrained(pair, labels)),
+            *notes(pair.rows, lambda row: labels[row["method"], row["strength"]]).items(),
             ("contradiction", _contradiction(pair, settings)),
             ("certified", _certified(pair, pair.frontier, free, settings)),
             ("floor", _floor(pair, pair.frontier)),

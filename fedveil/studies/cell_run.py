@@ -20,8 +20,9 @@ from fedveil.files import write_atomically
 from fedveil.plain import plain
 from fedveil.studies.cells import Cell, determines, load_data, make_federation, make_game
 from fedveil.studies.check import UPDATE_VIEWS
-from fedveil.studies.judging import judge_run, sampled_inputs
+from fedveil.studies.judging import judge_run
 from fedveil.studies.provenance import revision, versions
+from fedveil.studies.sampling import sampled_inputs
 from fedveil.studies.store import FORMAT, read_json, sound_result
 from fedveil.studies.study import Method, Study
 

@@ -88,6 +88,11 @@ def _check_views(study: Study, method: Method, run: object) -> None:
 
     attacks, where = study.attacks, f"methods.{method.name}"
     rounds = method.rounds or study.federation.rounds
+    if attacks.decensoring and attacks.view != "representations":
+        raise InputError(
+            f"attacks.decensoring: it works on representations, and this observer sees {attacks.view}; "
+            "set attacks.view to representations, or leave it out"
+        )
     if attacks.view in UPDATE_VIEWS:
         if not attacks.rounds:
             raise InputError(f"attacks.rounds: a view of {attacks.view} needs recorded rounds; name some, such as [1]")

@@ -11,8 +11,9 @@ import numpy as np
 from fedveil.errors import InputError
 from fedveil.studies.cells import load_data, make_federation, make_game
 from fedveil.studies.check import UPDATE_VIEWS, Plan
-from fedveil.studies.judging import SAMPLED_PEOPLE, releases
+from fedveil.studies.judging import releases
 from fedveil.studies.results import CellResult
+from fedveil.studies.sampling import SAMPLED_PEOPLE
 from fedveil.studies.store import Store
 from fedveil.studies.study import Method
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedveil.errors import InputError
-from fedveil.randomness import child_seed, numpy_generator
+from fedveil.randomness import child_seed
+from fedveil.studies.sampling import sampled_releases
 from fedveil.studies.study import Study
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, np.ndarray]
 Tell = Callable[[float, str], None]
-SAMPLED_PEOPLE = 400
 KEPT_DRAWS = 400
 
 
@@ -49,6 +49,7 @@ def judge_run(study: Study, run: Run, tell: Tell) -> tuple[dict[str, Any], Array
         "utility": {utility.task: utility.as_dict() for utility in utilities},
         "leakage": {judgement.attribute: judgement.as_dict() for judgement in judgements},
         "cotrained": _cotrained(study, run),
+        "decensoring": _decensoring(study, run, tell),
         "floor": _floors(study, run),
         "certificates": _certificates(study, run),
         "paths": run.paths,
@@ -58,7 +59,7 @@ def judge_run(study: Study, run: Run, tell: Tell) -> tuple[dict[str, Any], Array
     draws = {f"utility/{utility.task}": utility.draws[: KEPT_DRAWS + 1] for utility in utilities}
     for judgement in judgements:
         draws[f"leakage/{judgement.attribute}"] = judgement.draws["balanced_accuracy"][: KEPT_DRAWS + 1]
-    return found, draws, _sample(study, run)
+    return found, draws, sampled_releases(study, run) if releases(run, "representations") else {}
 
 
 def _utilities(study: Study, run: Run) -> list[Utility]:
@@ -79,7 +80,7 @@ def _judgements(study: Study, run: Run, tell: Tell) -> list[Judgement]:
 
     def progress(line: str) -> None:
         nonlocal started
-        tell(0.15 + 0.85 * started / total, line)
+        tell(0.15 + 0.75 * started / total, line)
         started += 1
 
     judges = replace(judges, progress=progress)
@@ -97,6 +98,21 @@ def _cotrained(study: Study, run: Run) -> dict[str, Any]:
         except InputError:  # this game trains no adversary against it
             continue
         found[attribute]["validation_balanced_accuracy"] = None
+    return found
+
+
+def _decensoring(study: Study, run: Run, tell: Tell) -> dict[str, Any]:
+    """Return what de-censoring reads, beside the panel and never in its place."""
+    if not (study.attacks.decensoring and releases(run, "representations")):
+        return {}
+    from fedveil.attacks.decensor import judge_decensoring
+    from fedveil.federation.release import released_view
+
+    seed = child_seed(run.federation.seed, "panel")  # the panel's: the same bootstrap draws of the same people
+    view, found = released_view(run, inputs=True), {}
+    for attribute in study.asked:
+        tell(0.95, f"{attribute}: de-censoring")
+        found[attribute] = judge_decensoring(view, attribute, seed=seed, draws=study.attacks.draws).as_dict()
     return found
 
 
@@ -128,44 +144,3 @@ def _certificates(study: Study, run: Run) -> dict[str, Any]:
         certificates = shield.certificates(len(priors), priors) if study.attacks.view == "representations" else ()
         found[name] = [certificate.as_dict() for certificate in certificates]
     return found
-
-
-def sampled_rows(run: Run) -> np.ndarray:
-    """Return the test people whose releases are kept to be looked at: the same in every cell of a seed."""
-    from fedveil.data import Split
-
-    data = run.federation.data
-    rows = data.rows(Split.TEST)
-    chosen = numpy_generator(run.federation.seed, "sample of people").choice(
-        len(rows), min(SAMPLED_PEOPLE, len(rows)), replace=False
-    )
-    return np.sort(chosen)
-
-
-def _sample(study: Study, run: Run) -> Arrays:
-    if not releases(run, "representations"):
-        return {}
-    from fedveil.data import Split
-
-    places = sampled_rows(run)
-    released = run.release(Split.TEST)[places]
-    return {"released": released.astype(np.float32), **codes_of(study, run, places)}
-
-
-def sampled_inputs(study: Study, run: Run) -> Arrays:
-    """Return the same people's raw inputs."""
-    from fedveil.data import Split
-
-    places = sampled_rows(run)
-    data = run.federation.data
-    x = data.x[data.rows(Split.TEST)[places]]
-    return {"x": x.reshape(len(x), -1)[:, :2000].astype(np.float32), **codes_of(study, run, places)}
-
-
-def codes_of(study: Study, run: Run, places: np.ndarray) -> Arrays:
-    """Return the sampled people's attributes, and which records of the data they are."""
-    from fedveil.data import Split
-
-    data = run.federation.data
-    rows = data.rows(Split.TEST)[places]
-    return {"row": rows, **{f"code/{name}": data.attribute(name).codes[rows] for name in study.asked}}

@@ -1,18 +1,22 @@
 """Presets: a table or figure of a paper (or a comparison of ours) as studies over the same parts.
 
-A preset is a YAML file in fedveil/presets/: `study` (or `studies`), `scales` (changes for quick and paper), and
-`paper`, the figures that the paper prints, each with the row that it belongs to.
+A preset is a YAML file in fedveil/presets/: `study` (or `studies`), `scales` (changes for quick and paper), `paper`,
+the figures that the paper prints, each with the row that it belongs to, and `shows`, the table or figure that is made
+of the studies (fedveil/reproductions), where their rows alone do not show it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedveil.errors import InputError, nearest
 from fedveil.studies.reading import changed, read_yaml
 from fedveil.studies.study import Study, make_study
+
+if TYPE_CHECKING:
+    from fedveil.reproductions import Shown
 
 FOLDER = Path(__file__).resolve().parents[1] / "presets"
 SCALES = ("quick", "paper")
@@ -27,6 +31,7 @@ class Preset:
     title: str
     studies: list[Study]
     paper: list[dict[str, Any]]
+    shows: Shown | None = None
 
 
 def available() -> dict[str, str]:
@@ -45,7 +50,12 @@ def read_preset(name: str, scale: str) -> Preset:
         for key, value in (found.get("scales", {}).get(scale) or {}).items():
             values = changed(values, key, value)
         studies.append(make_study(values, f"preset {name}"))
-    return Preset(name, str(found.get("title", "")), studies, found.get("paper") or [])
+    shows = None
+    if found.get("shows") is not None:
+        from fedveil.reproductions import make_shown
+
+        shows = make_shown(found["shows"], f"preset {name}: shows")
+    return Preset(name, str(found.get("title", "")), studies, found.get("paper") or [], shows)
 
 
 def preset_values(name: str) -> dict[str, Any]:

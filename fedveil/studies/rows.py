@@ -14,6 +14,8 @@ from fedveil.figures import Estimate
 if TYPE_CHECKING:
     from fedveil.studies.results import CellResult
 
+DECENSORING = {"decensoring": "attack", "decensoring-control": "control"}
+"""Rows of de-censoring and of its control, and where a result has them."""
 LEAKAGE = ("balanced_accuracy", "accuracy", "auc", "advantage", "mutual_information_bits")
 
 
@@ -66,10 +68,13 @@ def rows_of(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
                 judged = [cell.result["leakage"][attribute] for cell in same]
                 start = {"method": method, "strength": strength, "task": task, "attribute": attribute}
                 seeds = [cell.seed for cell in same]
-                retrained = [one["worst"] for one in judged]
-                cotrained = [cell.result["cotrained"].get(attribute) for cell in same]
-                for attacker, found in (("retrained", retrained), ("cotrained", cotrained)):
-                    if None in found:
+                found_by: dict[str, list[dict[str, Any] | None]] = {"retrained": [one["worst"] for one in judged]}
+                found_by["cotrained"] = [cell.result["cotrained"].get(attribute) for cell in same]
+                undone = [cell.result.get("decensoring", {}).get(attribute, {}) for cell in same]
+                found_by |= {name: [one.get(part) for one in undone] for name, part in DECENSORING.items()}
+                for attacker, each in found_by.items():
+                    found = [one for one in each if one is not None]
+                    if len(found) < len(each):
                         continue
                     rows.append(
                         {
@@ -82,6 +87,8 @@ def rows_of(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
                             "paper": {},
                         }
                     )
+                    if attacker == "decensoring":
+                        rows[-1]["leakage"]["gain"] = averaged([one["gain"] for one in undone]).as_dict()
     return rows
 
 

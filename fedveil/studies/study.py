@@ -136,6 +136,9 @@ class Attacks(_Section):
         None, min_length=1, description="Whom to ask about; all sensitive ones if unsaid."
     )
     cotrained: bool = Field(True, description="Report the game's own adversary, too, marked as the weak one it is.")
+    decensoring: bool = Field(
+        False, description="Try de-censoring (Song and Shmatikov 2020) on representations, too, beside its control."
+    )
     draws: int = Field(1000, ge=100, le=10_000, description="Bootstrap draws behind each interval.")
     rounds: list[int] = Field(default_factory=list, description="Rounds whose updates are recorded, for such views.")
     shadows: int = Field(0, ge=0, description="The attacker's own devices in those rounds.")

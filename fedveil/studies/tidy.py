@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedveil.files import write_atomically
 from fedveil.studies.results import CellResult, StudyResults
-from fedveil.studies.rows import LEAKAGE
+from fedveil.studies.rows import DECENSORING, LEAKAGE
 
 ENDS = ("estimate", "low", "high")
 
@@ -43,6 +43,8 @@ def _lines(study: str, cell: CellResult) -> list[dict[str, Any]]:
             attackers = [("retrained", one) for one in judged["attackers"]]
             if attribute in cell.result["cotrained"]:
                 attackers.append(("cotrained", cell.result["cotrained"][attribute]))
+            undone = cell.result.get("decensoring", {}).get(attribute)
+            attackers += [(kind, undone[part]) for kind, part in DECENSORING.items() if undone]
             for kind, one in attackers:
                 lines.append(
                     {
@@ -50,7 +52,7 @@ def _lines(study: str, cell: CellResult) -> list[dict[str, Any]]:
                         "task": task,
                         "attribute": attribute,
                         "attacker": kind,
-                        "attacker_name": one["name"].partition(" (")[0],
+                        "attacker_name": one["name"].partition(" (")[0] if kind == "cotrained" else one["name"],
                         "chosen_on_validation": kind == "retrained" and one["name"] == judged["worst"]["name"],
                         **utility,
                         **{

@@ -1,0 +1,93 @@
+"""De-censoring in a study: beside the panel in results, rows and tables, and said aloud where it reads more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from tiny_study import TINY, fedveil_here, last_json
+
+from fedveil.errors import InputError
+from fedveil.studies.check import checked
+from fedveil.studies.notes import notes
+from fedveil.studies.reading import changed
+from fedveil.studies.results import open_study
+from fedveil.studies.study import make_study
+
+ASKED = {"panel": ["logistic"], "draws": 100, "decensoring": True}
+
+
+def test_it_stands_beside_the_panel_and_never_in_its_place(write_study: Callable[..., Path], tmp_path: Path) -> None:
+    path = write_study(methods=[{"name": "none", "game": "undefended"}], attacks=ASKED)
+    done = fedveil_here("run", path, "--out", tmp_path / "out", "--workers", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "de-censoring gains" in done.stderr
+    results = open_study(tmp_path / "out")
+    for cell in results.cells:
+        found = cell.result["decensoring"]["u"]
+        assert set(found) == {"attribute", "attack", "control", "gain"}
+        assert cell.result["leakage"]["u"]["worst"]["name"] == "logistic"
+        assert [one["name"] for one in cell.result["leakage"]["u"]["attackers"]] == ["logistic"]
+    rows = {row["attacker"]: row for row in last_json(done)["rows"] if row["method"] == "none"}
+    assert list(rows) == ["retrained", "decensoring", "decensoring-control"]
+    assert rows["decensoring"]["attacker_name"] == "de-censoring"
+    gain = rows["decensoring"]["leakage"]["gain"]["estimate"]
+    apart = [rows[name]["leakage"]["balanced_accuracy"]["estimate"] for name in ("decensoring", "decensoring-control")]
+    assert gain == pytest.approx(apart[0] - apart[1])
+    table = pd.read_csv(tmp_path / "out" / "results.csv")
+    own = table[table["method"] == "none"].set_index("attacker")
+    assert own.loc["decensoring", "attacker_name"] == "de-censoring"
+    assert own.loc["decensoring", "leakage_balanced_accuracy"] == pytest.approx(apart[0])
+    assert not own.loc["decensoring", "chosen_on_validation"]
+    assert (
+        results.frontier().points[0].leakage.estimate == rows["retrained"]["leakage"]["balanced_accuracy"]["estimate"]
+    )
+
+
+def test_a_study_that_does_not_ask_has_none(undisturbed: Path) -> None:
+    results = open_study(undisturbed)
+    assert all(cell.result["decensoring"] == {} for cell in results.cells)
+    assert {row["attacker"] for row in results.rows} == {"retrained", "cotrained"}
+    for path in undisturbed.rglob("result.json"):  # as results were before they had this part
+        assert "decensoring" in json.loads(path.read_text())
+    older = [{key: value for key, value in cell.result.items() if key != "decensoring"} for cell in results.cells]
+    from dataclasses import replace
+
+    from fedveil.studies.rows import rows_of
+
+    assert rows_of([replace(c, result=r) for c, r in zip(results.cells, older, strict=True)]) == results.rows
+
+
+def test_an_observer_without_representations_is_refused() -> None:
+    with pytest.raises(InputError, match=r"attacks.decensoring: it works on representations, and this .* sees outputs"):
+        checked(make_study(changed(TINY, "attacks", {**ASKED, "view": "outputs"})))
+
+
+def row(attacker: str, read: float, gain: float = 0.0, strength: float = 1.0) -> dict[str, Any]:
+    leakage = {"balanced_accuracy": {"estimate": read, "low": read - 0.02, "high": read + 0.02}}
+    leakage["gain"] = {"estimate": gain, "low": gain - 0.02, "high": gain + 0.02}
+    named = {"method": "m", "strength": strength, "task": "y", "attribute": "u"}
+    names = {"decensoring": "de-censoring", "decensoring-control": "equal capacity", "retrained": "boosting"}
+    return {**named, "attacker": attacker, "attacker_name": names[attacker], "leakage": leakage}
+
+
+def test_what_it_reads_beyond_the_panel_is_said_plainly() -> None:
+    worse = [row("retrained", 0.6), row("decensoring", 0.7, 0.05)]
+    said = notes(worse)["decensoring"]
+    assert said.startswith("De-censoring reads u from m at 1 at 0.70 [0.68, 0.72], the panel's strongest attacker (boo")
+    assert "WORSE than the leakage on the frontier" in said
+    assert "so undoing the censoring itself helps" in said
+    better = [row("retrained", 0.7, strength=2), row("decensoring", 0.6, 0.01, strength=2)]
+    assert "likewise" not in said
+    assert "in no setting does it read more" in notes(better)["decensoring"]
+    assert "no gain is shown" in notes(better)["decensoring"]
+    assert notes(worse + better)["decensoring"] == said
+    both = [*worse, row("retrained", 0.6, strength=2), row("decensoring", 0.61, strength=2)]
+    assert "(likewise in 1 more)" in notes(both)["decensoring"]
+    control = [*better, row("decensoring-control", 0.75, strength=2)]
+    assert notes(control)["decensoring"].startswith("Equal capacity reads u from m at 2 at 0.75")
+    assert notes([row("retrained", 0.6)]) == {}
