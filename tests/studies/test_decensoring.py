@@ -83,8 +83,8 @@ def test_what_it_reads_beyond_the_panel_is_said_plainly() -> None:
     assert "so undoing the censoring itself helps" in said
     better = [row("retrained", 0.7, strength=2), row("decensoring", 0.6, 0.01, strength=2)]
     assert "likewise" not in said
-    assert "in no setting does it read more" in notes(better)["decensoring"]
-    assert "no gain is shown" in notes(better)["decensoring"]
+    assert "in no setting does de-censoring read more" in notes(better)["decensoring"]
+    assert "there: no gain is shown" in notes(better)["decensoring"]
     assert notes(worse + better)["decensoring"] == said
     both = [*worse, row("retrained", 0.6, strength=2), row("decensoring", 0.61, strength=2)]
     assert "(likewise in 1 more)" in notes(both)["decensoring"]
