@@ -9,6 +9,7 @@ from fedveil.games.autoencoder import Autoencoder
 from fedveil.games.dpfe import DPFE
 from fedveil.games.fedavg import FedAvg
 from fedveil.games.game import DataShape, Game, Move, Player, Stage
+from fedveil.games.hardened import Hardened
 from fedveil.games.losses import cross_entropy, one_hot, squared_error
 from fedveil.games.optimisers import SGD, Adam
 from fedveil.games.play import Play, WithheldError
@@ -26,6 +27,7 @@ __all__ = [
     "DataShape",
     "FedAvg",
     "Game",
+    "Hardened",
     "Move",
     "Play",
     "Player",

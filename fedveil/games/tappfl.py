@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -70,10 +70,11 @@ class TAPPFL(Game):
     local_epochs: int = 10
     batch_size: int = 10
     name = "tappfl"
+    bounds: ClassVar[tuple[str, ...]] = ("ce", "club")
 
     def __post_init__(self) -> None:
         _refuse_outside(self.strength)
-        for setting, known in (("bound", ("ce", "club")), ("negatives", ("conditional", "marginal"))):
+        for setting, known in (("bound", self.bounds), ("negatives", ("conditional", "marginal"))):
             if getattr(self, setting) not in known:
                 raise InputError(
                     f"TAPPFL: {setting} {getattr(self, setting)!r} is not known: choose {' or '.join(known)}"
@@ -143,7 +144,7 @@ class TAPPFL(Game):
 
     def _read(self, play: Play) -> Tensor:
         r = self.encoded(play).detach()
-        return self._mean([self._cross_entropy(play, name, r) for name in self.attributes])
+        return self._mean([self._cross_entropy(play, name, play(self._reader(name), r)) for name in self.attributes])
 
     def _hide(self, play: Play, counts: Mapping[str, int]) -> Tensor:
         r = self.encoded(play)
@@ -161,14 +162,17 @@ class TAPPFL(Game):
 
     def _leak(self, play: Play, name: str, r: Tensor) -> Tensor:
         """Return what f descends of an attribute."""
-        leak = -self._cross_entropy(play, name, r)
-        return leak + self._cross_entropy(play, name, r, elsewhere=True) if self.bound == "club" else leak
+        return self._bounded(play, name, play(self._reader(name), r))
 
-    def _cross_entropy(self, play: Play, name: str, r: Tensor, elsewhere: bool = False) -> Tensor:
+    def _bounded(self, play: Play, name: str, logits: Tensor) -> Tensor:
+        """Return what f descends of an attribute by one g's logits."""
+        leak = -self._cross_entropy(play, name, logits)
+        return leak + self._cross_entropy(play, name, logits, elsewhere=True) if self.bound == "club" else leak
+
+    def _cross_entropy(self, play: Play, name: str, logits: Tensor, elsewhere: bool = False) -> Tensor:
         """Return CE of u, or of a u' of the batch's other records (all pairs), on records that count."""
         codes = play.u(name)
         counted = counting((codes >= 0) & play.varies(name), play.weights)
-        logits = play(self._reader(name), r)
         if not elsewhere:
             return mean_over(cross_entropy(logits, torch.where(counted, codes, -1)), counted, play.weights)
         rows = one_hot(codes, logits.shape[-1], logits) * counted.unsqueeze(-1)

@@ -7,51 +7,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_games import Dealt, make_data, play_both
 from torch.nn.functional import cross_entropy as torch_cross_entropy
 from torch.nn.functional import softplus
 
 from fedveil.attacks.cotrained import judge_cotrained
-from fedveil.data import Attribute, AttributeData, load
-from fedveil.data.partition import Partition, Partitioner
+from fedveil.data import AttributeData, load
 from fedveil.errors import InputError
 from fedveil.federation import Federation, Mean, Run
 from fedveil.games import SGD, TAPPFL, Adam, DataShape, Play, WithheldError
 from fedveil.games.networks import tappfl_networks
-
-
-class Dealt(Partitioner):
-    """Records dealt by hand."""
-
-    def __init__(self, *devices):
-        self.given = [np.array(rows, dtype=np.int64) for rows in devices]
-
-    def _deal(self, data, rows, rng):
-        return Partition(np.concatenate(self.given), np.cumsum([0, *map(len, self.given)]))
-
-
-def make_data(n=40, held_out=12, features=(4,), seed=0, **codes):
-    rng = np.random.default_rng(seed)
-    total = n + 2 * held_out
-    own = {"sex": (rng.integers(0, 2, total), 2), "race": (rng.integers(0, 3, total), 3)}
-    own |= {name: (np.asarray(values), int(max(values)) + 1) for name, values in codes.items()}
-    return AttributeData(
-        rng.normal(size=(total, *features)).astype(np.float32),
-        {name: Attribute(name, values, tuple(map(str, range(k)))) for name, (values, k) in own.items()},
-        np.array([0] * n + [1] * held_out + [2] * held_out, dtype=np.int8),
-        y=Attribute("y", rng.integers(0, 2, total), ("0", "1")),
-    )
-
-
-def play_both(data, game, rounds=2, **options):
-    runs = [
-        Run(Federation(data, engine=engine, dtype="float64", device="cpu", **options), game).play(rounds)
-        for engine in ("plain", "stacked")
-    ]
-    gaps = [float((runs[0].shared[name] - runs[1].shared[name]).abs().max()) for name in runs[0].shared]
-    for name, player in runs[0].local.items():
-        devices = np.array(sorted(player.slot_of))
-        gaps.append(float((player.get(devices) - runs[1].local[name].get(devices)).abs().max()))
-    return runs[0], max(gaps)
 
 
 @settings(max_examples=12)

@@ -1,0 +1,177 @@
+"""TAPPFL hardened: the same game against adversaries that are harder to fool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from fedveil.errors import InputError
+from fedveil.games.game import DataShape, Player, Stage
+from fedveil.games.losses import counting
+from fedveil.games.networks import Build, tappfl_networks
+from fedveil.games.play import Play
+from fedveil.games.tappfl import TAPPFL
+from fedveil.information.kernels import hsic, mmd
+from fedveil.models import mlp
+
+OTHER_SHAPES: tuple[tuple[int, ...], ...] = ((128,), (64, 64), (256, 128), ())
+"""Hidden layers of the second adversary and those after it; the first is the paper's. They repeat from the start."""
+
+
+@dataclass(frozen=True)
+class Hardened(TAPPFL):
+    """min_f λ·(L(g_1 … g_E; r) + κ·D(r, u)) + (1 − λ)·JSD(x; r | u), r = clip_R(f(x)) + σz, z ~ N(0, I).
+
+    TAPPFL's f learns to fool one small g that sees a device's few records; g's blindness is then no sign that u is
+    gone. Each part below takes one way of fooling away, and each can be turned off; with all of them off this is
+    TAPPFL. It reads x and u, never y.
+
+    Symbols: g_1 … g_E adversaries of several shapes, each on its own cross-entropy, by likelihood; L what f descends
+    of the one that reads best on the batch, or of all; D a kernel measure of dependence (HSIC, MMD) taken on the
+    batch, which needs no adversary; κ its weight; R the bottleneck's radius and σ its noise, in training. All players
+    see the noisy r. `bound="confusion"` lets f descend −E log q(u' | r) with u' from the batch's marginal (Tzeng,
+    Hoffman, Darrell and Saenko 2015): least where g says its prior, and never, as CE is, where g is surely wrong.
+
+    Guarantee: none from this game: what is learned only resists what it was trained with, and the panel says what
+    others read. The noise is no guarantee before it is added at release: the shield
+    `CertifiedChannel(radius=R, sigma=σ)` does so, and certifies a balanced accuracy of at most Φ(R/σ) for two values.
+
+    What sharing adversaries gives away: their updates go to the server beside f's. They are gradients of log q(u | r)
+    on a device's own records, so they tell more of its people's u than f's do; a shield on updates covers both.
+
+    Attributes:
+        bound: what f descends of u: "ce" (printed), "club" or "confusion".
+        adversaries: how many privacy networks E; the first has the paper's shape.
+        against: which of them f descends: the "worst" on the batch, or the "mean" of all.
+        restarts: all adversaries start anew after so many rounds; 0: never.
+        share_adversaries: whether the server averages them as it does f: they then learn from everybody.
+        kernel: the measure of dependence D: "hsic" or "mmd".
+        kernel_weight: its weight κ; 0: none.
+        radius: what the norm of r is cut to where there is noise.
+        sigma: the noise on r in training; 0: neither noise nor cut.
+    """
+
+    bound: Literal["ce", "club", "confusion"] = "ce"  # type: ignore[assignment]
+    adversaries: int = 1
+    against: Literal["worst", "mean"] = "worst"
+    restarts: int = 0
+    share_adversaries: bool = False
+    kernel: Literal["hsic", "mmd"] = "mmd"
+    kernel_weight: float = 0.0
+    radius: float = 1.0
+    sigma: float = 0.0
+    name = "hardened"
+    bounds = (*TAPPFL.bounds, "confusion")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.adversaries < 1 or self.restarts < 0:
+            raise InputError(
+                f"hardened: adversaries {self.adversaries} must be at least 1, restarts {self.restarts} not negative"
+            )
+        if self.against not in ("worst", "mean"):
+            raise InputError(f"hardened: against {self.against!r} is not known: choose worst or mean")
+        if self.kernel not in ("hsic", "mmd"):
+            raise InputError(f"hardened: kernel {self.kernel!r} is not known: choose hsic or mmd")
+        for setting in ("kernel_weight", "sigma"):
+            if not 0 <= getattr(self, setting) < float("inf"):
+                raise InputError(f"hardened: {setting} {getattr(self, setting)} must be finite and not negative")
+        if not 0 < self.radius < float("inf"):
+            raise InputError(f"hardened: radius {self.radius} must be above 0 and finite")
+
+    def _panel(self, attribute: str) -> tuple[str, ...]:
+        """Return the names of the adversaries that read an attribute."""
+        first = self._reader(attribute)
+        return (first, *(f"{first}/{member}" for member in range(2, self.adversaries + 1)))
+
+    @property
+    def _readers(self) -> tuple[str, ...]:
+        return tuple(reader for name in self.attributes for reader in self._panel(name))
+
+    def players(self, shape: DataShape) -> Mapping[str, Player]:
+        """TAPPFL's, and the other adversaries."""
+        players = dict(super().players(shape))
+        built = tappfl_networks(self.networks, shape, 0, self.width)
+        with torch.no_grad():
+            size = built.extractor(torch.Generator())(torch.zeros(1, *shape.features)).numel()  # of r
+        for name in self.attributes:
+            for member, reader in enumerate(self._panel(name)[1:]):
+                hidden = OTHER_SHAPES[member % len(OTHER_SHAPES)]
+                sizes = (size, *hidden, shape.attributes[name])
+                players[reader] = Player(_reading(sizes, flat=len(shape.features) == 1), self.optimiser)
+        return players
+
+    def stages(self, shape: DataShape) -> tuple[Stage, ...]:
+        """TAPPFL's, with adversaries that start anew or are shared where wanted."""
+        *before, main = super().stages(shape)
+        shared = main.shared | (set(self._readers) if self.share_adversaries else set())
+        restarts = dict.fromkeys(self._readers, self.restarts) if self.restarts else {}
+        return (*before, replace(main, shared=shared, restarts=restarts))
+
+    def encoded(self, play: Play) -> Tensor:
+        """Return r as it will be released: with the shield's noise."""
+        r = self.represent(play)
+        return r + self.sigma * play.noise(*r.shape[_records(r) :]) if self.sigma else r
+
+    def represent(self, play: Play) -> Tensor:
+        """f(x), cut to the radius where there is a bottleneck; its noise at release is the shield's."""
+        r = super().represent(play)
+        if not self.sigma:
+            return r
+        norm = r.flatten(_records(r)).norm(dim=-1).clamp_min(1e-12)
+        cut: Tensor = (self.radius / norm).clamp_max(1.0)
+        return r * cut.view(*norm.shape, *[1] * (r.dim() - norm.dim()))
+
+    def _read(self, play: Play) -> Tensor:
+        """Return the sum of all adversaries' cross-entropies: each descends its own."""
+        r = self.encoded(play).detach()
+        own = [self._cross_entropy(play, name, play(g, r)) for name in self.attributes for g in self._panel(name)]
+        return torch.stack(own).sum(dim=0)
+
+    def _leak(self, play: Play, name: str, r: Tensor) -> Tensor:
+        answers = [play(g, r) for g in self._panel(name)]
+        leaks = torch.stack([self._bounded(play, name, logits) for logits in answers])
+        if self.against == "mean":
+            leak = leaks.mean(dim=0)
+        else:  # the one whose cross-entropy over the batch is least
+            costs = torch.stack([self._cross_entropy(play, name, logits) for logits in answers]).sum(dim=-1)
+            leak = leaks.gather(0, costs.argmin(dim=0)[None, ..., None].expand(1, *leaks.shape[1:]))[0]
+        if not self.kernel_weight:
+            return leak
+        codes = play.u(name)
+        counted = counting((codes >= 0) & play.varies(name), play.weights)
+        vectors = r.flatten(_records(r))
+        values = answers[0].shape[-1]
+        told = hsic(vectors, codes, counted) if self.kernel == "hsic" else mmd(vectors, codes, counted, values)
+        return leak + self.kernel_weight * told.unsqueeze(-1)
+
+    def _bounded(self, play: Play, name: str, logits: Tensor) -> Tensor:
+        if self.bound == "confusion":
+            return self._cross_entropy(play, name, logits, elsewhere=True)
+        return super()._bounded(play, name, logits)
+
+    def adversary(self, play: Play, attribute: str) -> Tensor:
+        """The logarithm of the mean of all adversaries' probabilities, on r without noise."""
+        if attribute not in self.attributes:
+            return super().adversary(play, attribute)
+        r = self.represent(play)
+        return torch.stack([play(g, r).softmax(dim=-1) for g in self._panel(attribute)]).mean(dim=0).log()
+
+
+def _records(r: Tensor) -> int:
+    """Return how many axes count records: vectors have one axis more, maps of images three."""
+    return r.dim() - (3 if r.dim() > 3 else 1)
+
+
+def _reading(sizes: tuple[int, ...], flat: bool) -> Build:
+    """Return a builder of layers that read r, flattened where it is a map."""
+
+    def build(generator: torch.Generator) -> nn.Module:
+        layers = mlp(sizes, generator)
+        return layers if flat else nn.Sequential(nn.Flatten(), layers)
+
+    return build
