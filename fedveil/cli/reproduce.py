@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fedveil.cli.output import JsonOption, console_for, print_json
-from fedveil.cli.run import FreshOption, WorkersOption, repeat_command, report_failures, rows_table, run_shown
+from fedveil.cli.run import (
+    FreshOption,
+    WorkersOption,
+    repeat_command,
+    report_failures,
+    rows_table,
+    run_shown,
+)
 from fedveil.errors import InputError
 from fedveil.plain import plain
+
+if TYPE_CHECKING:
+    from fedveil.reproductions import Played
+    from fedveil.studies.presets import Preset
 
 
 def reproduce(
@@ -41,13 +53,18 @@ def reproduce(
         return
     if name is None:
         raise InputError("name a preset; fedveil reproduce --list shows them")
+    import json as encoder
+
     from fedveil.files import write_atomically
+    from fedveil.reproductions import Played
     from fedveil.studies.check import checked
 
     preset = read_preset(name, scale)
     console.print(preset.title, markup=False)
     folder = out or Path("runs") / f"{name}-{scale}"
     plans = [checked(study) for study in preset.studies]
+    if preset.shows is not None:
+        preset.shows.check(plans)
     rows: list[dict[str, Any]] = []
     runs = []
     for plan in plans:
@@ -60,17 +77,36 @@ def reproduce(
         rows += [{**row, **further} for row in beside_paper(ran.results.rows, preset.paper)]
         runs.append(ran)
     found = {"study": name, "scale": scale, "complete": all(ran.results.complete for ran in runs), "rows": rows}
-    import json as encoder
-
-    write_atomically(folder / "reproduced.json", encoder.dumps(plain(found)))
     console.print(rows_table(rows))
     for ran in runs:
         for task in ran.results.tasks:
             for attribute in ran.results.attributes:
                 for line in ran.results.frontier(task, attribute).in_words():
                     console.print(line, markup=False)
+    if preset.shows is not None:
+        played = [Played(plan, ran.results) for plan, ran in zip(plans, runs, strict=True)]
+        found["shows"] = show(preset, played, folder, console) if found["complete"] else None
+        if not found["complete"]:
+            console.print("Not shown: cells are missing, and the same command tries them again.", markup=False)
+    write_atomically(folder / "reproduced.json", encoder.dumps(plain(found)))
     console.print(f"Results: {folder}", markup=False)
     if json:
         print_json(found)
     for ran in runs:
         report_failures(ran)
+
+
+def show(preset: Preset, played: list[Played], folder: Path, console: Console) -> dict[str, Any]:
+    """Gather what a preset shows, print it, and draw it into the directory where matplotlib is there."""
+    from fedveil.reproductions.drawing import WITHOUT, write_png
+
+    assert preset.shows is not None
+    found: dict[str, Any] = plain(preset.shows.gather(played, preset.paper))
+    for table in preset.shows.tables(found):
+        console.print(table)
+    for line in preset.shows.notes(found):
+        console.print(line, markup=False)
+    picture = folder / f"{preset.name.rpartition('/')[2]}.png"
+    drawn = write_png(preset.shows, found, picture)
+    console.print(f"Picture: {picture}" if drawn else WITHOUT, markup=False)
+    return {**found, "picture": picture.name if drawn else None}
