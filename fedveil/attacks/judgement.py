@@ -55,7 +55,7 @@ class Beyond:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The panel's findings about one attribute.
+    """The panel's findings about one attribute; `worst` is the attacker that counts.
 
     Attributes:
         attribute, classes: the attribute and its values' names.
@@ -68,6 +68,8 @@ class Judgement:
         p_value: of a balanced accuracy this high, were there nothing to read.
         adjusted_p_value: the same, corrected (Holm) for all attributes asked about at once.
         confidence: level of the intervals; above .95 where several attributes share the error (Bonferroni).
+        validation_leakage: the largest balanced accuracy on validation people among those of whom one counts: what a
+            choice between releases may look at. By default the strongest attacker's own.
         beyond: what the vectors add to what the attacker knew, where columns were given.
         draws: "balanced_accuracy" and "accuracy" of the strongest attacker on the victims (entry 0) and on each
             bootstrap draw of them. For one seed and attribute the draws are the same victims, so differences
@@ -88,12 +90,13 @@ class Judgement:
     adjusted_p_value: float
     confidence: float
     seed: int
+    validation_leakage: float | None = None
     beyond: Beyond | None = None
     draws: dict[str, FloatArray] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def worst(self) -> AttackerFigures:
-        """The attacker chosen on validation: the strongest."""
+        """The attacker that counts: chosen on validation; with fresh ones, of both choices the one who reads more."""
         return self.attackers[0]
 
     def as_dict(self) -> dict[str, Any]:
@@ -103,7 +106,7 @@ class Judgement:
             "n": sum(self.n),
             "classes": list(self.classes),
             "prior": self.prior.as_dict(),
-            "worst": self.worst.as_dict(),
+            "worst": self.worst.as_dict() | self._selected_by(),
             "attackers": [attacker.as_dict() for attacker in self.attackers],
             "mutual_information_bits": self.mutual_information_bits.as_dict(),
             "mutual_information_attacker": self.mutual_information_attacker,
@@ -118,6 +121,10 @@ class Judgement:
             "kind": "estimate, against the attackers tried",
         }
         return found | ({"beyond": self.beyond.as_dict()} if self.beyond else {})
+
+    def _selected_by(self) -> dict[str, float]:
+        """Return the validation figure of the strongest: with fresh attackers, the larger of both kinds' best."""
+        return {} if self.validation_leakage is None else {"validation_balanced_accuracy": self.validation_leakage}
 
     def in_words(self) -> list[str]:
         """Say what the figures mean, a line each."""

@@ -10,6 +10,7 @@ from scipy.special import ndtr
 
 from fedveil import plugins
 from fedveil.attacks.attack import Attack, FloatArray
+from fedveil.attacks.fresh import NOTE, CrossTrial, check_enough
 from fedveil.attacks.judgement import Beyond, Judgement
 from fedveil.attacks.trial import Question, Trial
 from fedveil.errors import InputError, nearest
@@ -34,6 +35,9 @@ class Panel:
         draws: bootstrap draws behind each interval.
         confidence: level of the intervals, shared among the attributes that are judged together.
         device: where networks are trained.
+        fresh: try every attacker on fresh people, too: see `fedveil.attacks.fresh`. Of the panel's choice and the
+            fresh ones', each chosen on validation, the one that reads more of the victims counts; since that looks at
+            two, all intervals are at 1 − (1 − confidence) / 2 and the p-value is doubled (Bonferroni).
         progress: called with a line whenever an attacker starts.
     """
 
@@ -42,6 +46,7 @@ class Panel:
     draws: int = 1000
     confidence: float = 0.95
     device: str = "auto"
+    fresh: bool = False
     progress: Callable[[str], None] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -74,6 +79,8 @@ class Panel:
         return sorted(found, key=lambda j: -j.worst.advantage.estimate)
 
     def _judge(self, view: View, attribute: str, confidence: float) -> Judgement:
+        looks = 2 if self.fresh else 1
+        confidence = 1 - (1 - confidence) / looks
         pools = (view.auxiliary, view.validation, view.victims)
         asked = view.about(attribute)
         labels = asked.victims.attributes[attribute]
@@ -82,14 +89,16 @@ class Panel:
         if asked.victims.given is not None:  # more columns can also confuse: who ignores them is an attacker, too
             trials += self._try_all(asked, attribute, _vectors_only, " (vectors alone)")
         ranked = sorted(trials, key=lambda trial: -trial.validation_balanced_accuracy)
+        others = self._try_fresh(asked, attribute) if self.fresh else []
         informed = max(trials, key=lambda trial: trial.validation_information)
         beyond = None
         if asked.victims.given is not None:
             baseline = self._try_all(asked, attribute, _given_only)
             beyond = _beyond(ranked[0], informed, baseline, confidence, view.given_names)
+        ranked = _counted(ranked, others)
         worst_draws = ranked[0].draws["balanced_accuracy"]
         error = max(float(np.nanstd(worst_draws[1:])), chance_error(labels.codes, classes, groups))
-        p_value = float(ndtr((1 / classes - worst_draws[0]) / error))
+        p_value = min(1.0, looks * float(ndtr((1 / classes - worst_draws[0]) / error)))
         return Judgement(
             attribute=attribute,
             classes=labels.values,
@@ -98,6 +107,7 @@ class Panel:
             groups=None if groups is None else len(np.unique(groups)),
             prior=interval(ranked[0].draws["prior"], confidence),
             attackers=tuple(one.figures(confidence) for one in ranked),
+            validation_leakage=max(one.validation_balanced_accuracy for one in ranked),
             mutual_information_bits=interval(informed.draws["mutual_information_bits"], confidence),
             mutual_information_attacker=informed.name,
             detectable_advantage=detectable_advantage(labels.codes, classes, groups, confidence),
@@ -109,16 +119,29 @@ class Panel:
             draws={name: ranked[0].draws[name] for name in ("balanced_accuracy", "accuracy")},
         )
 
+    def _try_fresh(self, asked: View, attribute: str) -> list[Trial]:
+        """Try every attacker on people whom the defence was never fitted on, strongest by validation first."""
+        check_enough(asked.victims, attribute)
+        crossed = CrossTrial(self.seed, self.draws, lambda: numpy_generator(self.seed, "bootstrap", attribute))
+        trials = []
+        for name in self.attackers:
+            if self.progress:
+                self.progress(f"{attribute}: {name}{NOTE}")
+            trials.append(crossed.run(name, self._maker(asked, attribute, name), asked, attribute, _everything))
+        return sorted(trials, key=lambda trial: -trial.validation_balanced_accuracy)
+
+    def _maker(self, asked: View, attribute: str, name: str) -> Callable[[], Attack]:
+        kind = plugins.load("fedveil.attacks", name, Attack)
+        asked.require(kind.needs, f"attacker {name!r}")
+        return lambda: kind(seed=child_seed(self.seed, "attack", attribute, name), device=self.device)
+
     def _try_all(self, asked: View, attribute: str, look: Callable[[Pool], FloatArray], note: str = "") -> list[Trial]:
         question = Question.ask(asked, attribute, look)
         trials = []
         for name in self.attackers:
             if self.progress:
                 self.progress(f"{attribute}: {name}")
-            attack = plugins.load("fedveil.attacks", name, Attack)(
-                seed=child_seed(self.seed, "attack", attribute, name), device=self.device
-            )
-            asked.require(attack.needs, f"attacker {name!r}")
+            attack = self._maker(asked, attribute, name)()
             # The same draws for every attacker on an attribute, so that differences are paired.
             rng = numpy_generator(self.seed, "bootstrap", attribute)
             trials.append(Trial.run(name + note, attack, question, self.draws, rng))
@@ -149,6 +172,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
         running = max(running, min(1.0, (len(order) - rank) * p_values[index]))
         adjusted[index] = running
     return [float(p) for p in adjusted]
+
+
+def _counted(ranked: list[Trial], fresh: list[Trial]) -> list[Trial]:
+    """Return all trials, first the one that counts: of both first ones, who reads more of the victims."""
+    chosen = max([*ranked[:1], *fresh[:1]], key=lambda trial: float(trial.draws["balanced_accuracy"][0]))
+    return [chosen, *(trial for trial in (*ranked, *fresh) if trial is not chosen)]
 
 
 def _everything(pool: Pool) -> FloatArray:

@@ -64,18 +64,25 @@ class Trial:
     @classmethod
     def run(cls, name: str, attack: Attack, question: Question, draws: int, rng: np.random.Generator) -> Trial:
         """Fit, calibrate and score one attacker."""
-        attack.fit(question.auxiliary, question.validation, question.classes)
-        scores = _checked(name, attack.scores(question.validation.vectors), question.validation, question.classes)
-        calibration = calibrate(scores, question.validation.codes, question.prior)
-        seen = _predict(scores, question.validation.codes, calibration, question.prior)
-        victims = question.victims
-        attacked = _checked(name, attack.scores(victims.vectors), victims, question.classes)
-        predictions = _predict(attacked, victims.codes, calibration, question.prior)
+        seen, made = tried(name, attack, question)
+        return cls.of(name, seen, made, question.groups, draws, rng)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        seen: Predictions,
+        made: Predictions,
+        groups: IntArray | None,
+        draws: int,
+        rng: np.random.Generator,
+    ) -> Trial:
+        """Measure what an attacker says of validation records, by which it is ranked, and of victims."""
         return cls(
             name=name,
-            draws=resampled(predictions, question.groups, draws, rng),
-            recalls=predictions.recalls[0],
-            units=counting_units(victims.codes, question.classes, question.groups),
+            draws=resampled(made, groups, draws, rng),
+            recalls=made.recalls[0],
+            units=counting_units(made.codes, len(made.prior), groups),
             validation_balanced_accuracy=float(seen.recalls[0].mean()),
             validation_information=-float(seen.surprise.mean()),
         )
@@ -89,6 +96,19 @@ class Trial:
             **{name: found[name] for name in names},
             validation_balanced_accuracy=self.validation_balanced_accuracy,
         )
+
+
+def tried(name: str, attack: Attack, question: Question) -> tuple[Predictions, Predictions]:
+    """Fit an attacker, calibrate it on validation, and return what it says of validation records and of victims."""
+    attack.fit(question.auxiliary, question.validation, question.classes)
+    scores = _checked(name, attack.scores(question.validation.vectors), question.validation, question.classes)
+    calibration = calibrate(scores, question.validation.codes, question.prior)
+    victims = question.victims
+    attacked = _checked(name, attack.scores(victims.vectors), victims, question.classes)
+    return (
+        _predict(scores, question.validation.codes, calibration, question.prior),
+        _predict(attacked, victims.codes, calibration, question.prior),
+    )
 
 
 def _checked(name: str, scores: FloatArray, of: Labelled, classes: int) -> FloatArray:

@@ -57,6 +57,8 @@ def checked(study: Study) -> Plan:
             make_game(method, strength)
     data = load_data(study, study.seeds[0])
     _check_names(study, data)
+    if study.attacks.fresh:
+        _check_fresh(study, data)
     methods = all_methods(study, data)
     for method in methods:
         for place, strength in enumerate(method.points):
@@ -81,6 +83,30 @@ def _check_names(study: Study, data: AttributeData) -> None:
             raise InputError(f"tasks: {task!r} is no label of {data.name}: {nearest(task, labels)}")
     if not study.all_tasks:
         raise InputError("tasks: the data has no target, so nothing says what the releases are for; name a task")
+
+
+def _check_fresh(study: Study, data: AttributeData) -> None:
+    """Refuse attackers who learn from fresh people where the observer sees devices, or a value is too rare."""
+    import numpy as np
+
+    from fedveil.attacks.fresh import check_enough
+    from fedveil.data import Split
+    from fedveil.federation.view import Pool, View
+
+    if study.attacks.view in UPDATE_VIEWS:
+        raise InputError(
+            f"attacks.fresh: it speaks of people, and this observer sees {study.attacks.view} of devices; leave it out"
+        )
+    pools = []
+    for rows in map(data.rows, Split):
+        labels = {name: data.attribute(name).take(rows) for name in study.asked}
+        pools.append(Pool(np.zeros((len(rows), 1)), labels, None if data.groups is None else data.groups[rows]))
+    view = View.apart(*pools)
+    for name in study.asked:
+        try:
+            check_enough(view.about(name).victims, name)
+        except InputError as fault:
+            raise InputError(f"attacks.fresh: {fault}") from None
 
 
 def _check_views(study: Study, method: Method, run: object) -> None:

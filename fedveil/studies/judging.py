@@ -75,8 +75,9 @@ def _judgements(study: Study, run: Run, tell: Tell) -> list[Judgement]:
     from fedveil.attacks.panel import panel
 
     attacks = study.attacks
-    judges = panel(attacks.panel, seed=child_seed(run.federation.seed, "panel"), draws=attacks.draws)
-    total, started = len(judges.attackers) * len(study.asked), 0
+    seed = child_seed(run.federation.seed, "panel")
+    judges = panel(attacks.panel, seed=seed, draws=attacks.draws, fresh=attacks.fresh)
+    total, started = len(judges.attackers) * len(study.asked) * (2 if attacks.fresh else 1), 0
 
     def progress(line: str) -> None:
         nonlocal started

@@ -139,6 +139,9 @@ class Attacks(_Section):
     decensoring: bool = Field(
         False, description="Try de-censoring (Song and Shmatikov 2020) on representations, too, beside its control."
     )
+    fresh: bool = Field(
+        False, description="Also train every attacker on test people whom the defence was never fitted on, in halves."
+    )
     draws: int = Field(1000, ge=100, le=10_000, description="Bootstrap draws behind each interval.")
     rounds: list[int] = Field(default_factory=list, description="Rounds whose updates are recorded, for such views.")
     shadows: int = Field(0, ge=0, description="The attacker's own devices in those rounds.")

@@ -1,0 +1,128 @@
+"""Attackers who learn from fresh people: every victim is scored once, by an attacker that never saw it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedveil import plugins
+from fedveil.attacks import panel
+from fedveil.attacks.attack import Attack
+from fedveil.attacks.fresh import NOTE, CrossTrial, halves
+from fedveil.data import Attribute
+from fedveil.errors import InputError
+from fedveil.federation.view import Pool, View
+
+NAMES = ("a", "b")
+
+
+def pool(rng, n, shift, groups=None):
+    u = np.arange(n) % 2
+    r = rng.normal(size=(n, 3))
+    r[:, 0] += shift * (2 * u - 1)
+    return Pool(r, {"u": Attribute("u", u, NAMES)}, groups)
+
+
+def view(shifts, n=3000, seed=0):
+    """Three pools; how far u moves r in the people whom the defence was fitted on, and in the others."""
+    rng = np.random.default_rng(seed)
+    return View(pool(rng, n, shifts[0]), pool(rng, n // 3, shifts[1]), pool(rng, n, shifts[1]))
+
+
+def judge(seen, fresh=True, attackers=("logistic",), **further):
+    return panel(list(attackers), fresh=fresh, draws=200, **further).judge(seen, "u")
+
+
+def test_what_only_others_show_is_read_by_those_who_learned_from_others():
+    """The defence balanced its own people exactly, and with the opposite sign those of others are a little off."""
+    seen = view((-0.02, 0.4))
+    found, panel_alone = judge(seen), judge(seen, fresh=False)
+    assert [one.name for one in found.attackers] == ["logistic" + NOTE, "logistic"]
+    assert found.worst.balanced_accuracy.estimate > 0.62  # Φ(0.4) = 0.655 is the best there is
+    assert panel_alone.worst.balanced_accuracy.estimate < found.worst.balanced_accuracy.estimate - 0.05
+    assert found.worst.balanced_accuracy.estimate < 0.69
+    assert found.draws["balanced_accuracy"][0] == found.worst.balanced_accuracy.estimate
+    own = [one.validation_balanced_accuracy for one in found.attackers]
+    assert found.as_dict()["worst"]["validation_balanced_accuracy"] == max(own)
+
+
+def test_where_the_panel_reads_more_it_counts_and_both_are_told():
+    seen = view((0.8, 0.8), n=900)
+    found, alone = judge(seen), judge(seen, fresh=False)
+    assert {one.name for one in found.attackers} == {"logistic", "logistic" + NOTE}
+    reads = [one.balanced_accuracy.estimate for one in found.attackers]
+    assert reads[0] == max(reads)
+    panel_s = next(one for one in found.attackers if one.name == "logistic")
+    assert panel_s.balanced_accuracy.estimate == alone.worst.balanced_accuracy.estimate
+    # Two are looked at, so each interval is wider: 97.5% for 95% of both.
+    assert (found.confidence, alone.confidence) == (0.975, 0.95)
+    assert panel_s.balanced_accuracy.low <= alone.worst.balanced_accuracy.low
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_found_where_nothing_is(seed):
+    found = judge(view((0.0, 0.0), n=2000, seed=seed), attackers=("logistic", "boosting"))
+    assert found.worst.balanced_accuracy.low <= 0.5 + 0.01
+    assert found.worst.balanced_accuracy.estimate < 0.545
+    assert found.p_value > 0.001
+
+
+class Rote(Attack):
+    """An attacker that knows nobody but those it was shown: 1 for their value, 0 for everybody else."""
+
+    name = "rote"
+
+    def fit(self, auxiliary, validation, classes):
+        self.known_ = {float(row[0]): code for row, code in zip(auxiliary.vectors, auxiliary.codes, strict=True)}
+        assert not self.known_.keys() & {float(row[0]) for row in validation.vectors}
+
+    def scores(self, vectors):
+        return np.array([np.arange(2) == self.known_.get(float(row[0])) for row in vectors], dtype=np.float64)
+
+
+def test_nobody_is_scored_by_an_attacker_who_learned_from_the_same_person(monkeypatch):
+    monkeypatch.setattr(plugins, "load", lambda *_: Rote)
+    monkeypatch.setattr(plugins, "found", lambda _: {"rote": None})
+    found = judge(view((0.0, 0.0), n=600), attackers=("rote",))
+    assert {one.name for one in found.attackers} == {"rote", "rote" + NOTE}
+    assert all(0.4 < one.balanced_accuracy.estimate < 0.6 for one in found.attackers)
+
+
+def test_whole_groups_are_halved_and_values_stay_even():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(60), 5)
+    codes = (groups % 3 == 0).astype(np.int64)
+    half = halves(codes, groups, 0)
+    assert all(len(set(half[groups == one])) == 1 for one in range(60))
+    assert abs(codes[half == 0].mean() - codes[half == 1].mean()) < 0.1
+    assert set(half) == {0, 1}
+    seen = View(pool(rng, 300, 0.5), pool(rng, 300, 0.5), pool(rng, 300, 0.5, np.arange(300) // 2 % 40))
+    assert judge(seen).groups == 40
+
+
+def test_victims_keep_their_order_and_labels():
+    seen = view((0.0, 1.5), n=900)
+    crossed = CrossTrial(0, 100, lambda: np.random.default_rng(0))
+    kind = plugins.load("fedveil.attacks", "logistic")
+    made = crossed._crossed("logistic", lambda: kind(seed=0), seen, seen.victims, "u", lambda p: p.vectors)[1]
+    np.testing.assert_array_equal(made.codes, seen.victims.attributes["u"].codes)
+    assert (made.balanced == made.codes).mean() > 0.9  # Φ(1.5) = 0.933: guesses belong to their people
+
+
+def test_a_value_too_rare_for_halves_is_refused_by_name():
+    rng = np.random.default_rng(0)
+    rare = pool(rng, 200, 0.0)
+    codes = rare.attributes["u"].codes.copy()
+    codes[:] = 0
+    codes[:7] = 1
+    rare.attributes["u"] = Attribute("u", codes, NAMES)
+    with pytest.raises(InputError, match=r"'b' of 'u' has 7 test people, and halves need 8"):
+        judge(View(pool(rng, 200, 0.0), pool(rng, 200, 0.0), rare))
+
+
+def test_few_validation_people_rank_by_the_parts_that_calibrate():
+    rng = np.random.default_rng(0)
+    seen = View(pool(rng, 200, 0.0), pool(rng, 10, 0.0), pool(rng, 400, 2.0))
+    found = judge(seen)
+    assert found.worst.name == "logistic" + NOTE
+    assert found.worst.validation_balanced_accuracy > 0.9

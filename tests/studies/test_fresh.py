@@ -1,0 +1,52 @@
+"""Attackers who learned from fresh people, in a study: they count where they read more; choices never see the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from tiny_study import TINY, fedveil_here
+
+from fedveil.errors import InputError
+from fedveil.studies.check import checked
+from fedveil.studies.reading import changed
+from fedveil.studies.results import open_study
+from fedveil.studies.study import make_study
+
+ASKED = {"panel": ["logistic"], "draws": 100, "fresh": True}
+
+
+def test_every_attacker_is_also_tried_on_fresh_people(write_study: Callable[..., Path], tmp_path: Path) -> None:
+    path = write_study(methods=[{"name": "none", "game": "undefended"}], attacks=ASKED)
+    done = fedveil_here("run", path, "--out", tmp_path / "out", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    for cell in open_study(tmp_path / "out").cells:
+        judged = cell.result["leakage"]["u"]
+        names = [one["name"] for one in judged["attackers"]]
+        assert sorted(names) == ["logistic", "logistic (fresh people)"]
+        reads = [one["balanced_accuracy"]["estimate"] for one in judged["attackers"]]
+        assert judged["worst"]["name"] == names[0]
+        assert reads[0] == max(reads) == pytest.approx(float(cell.draws["leakage/u"][0]))
+        own = [one["validation_balanced_accuracy"] for one in judged["attackers"]]
+        assert judged["worst"]["validation_balanced_accuracy"] == max(own)
+        assert judged["confidence"] == 0.975
+    table = pd.read_csv(tmp_path / "out" / "results.csv")
+    assert set(table["attacker_name"]) == {"logistic", "logistic (fresh people)"}
+    assert (table.groupby("cell")["chosen_on_validation"].sum() == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("attacks", {**ASKED, "view": "updates", "rounds": [1], "shadows": 3}, "attacks.fresh: it speaks of people"),
+        ("data.options", {"n": 60, "prior": 0.9}, "attacks.fresh: fresh attackers: "),
+    ],
+)
+def test_what_cannot_be_halved_is_refused_before_anything_is_trained(key: str, value: Any, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        checked(make_study(changed({**TINY, "attacks": ASKED}, key, value)))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
