@@ -7,11 +7,17 @@ observed shares; A* = (1/K) Σ_c max_v p_v(c), the balanced accuracy of the best
 codes the more so. Exchanging one person of value v changes Â by at most 1/(K n_v). By McDiarmid's inequality (1989)
 Â < E[Â] − t has probability at most exp(−2t² / Σ_v 1/(K² n_v)). Hence A* ≤ Â + √(ln(1/α) Σ_v 1/(2 K² n_v)) but for
 probability α, whatever the number of codes. For K = 2, A* = (1 + TV)/2 with TV the codes' total variation.
+
+Where codes are drawn, each person's chances of them are known before the draw. Their mean over people of value v
+estimates p_v without the draw's own scatter; Jensen holds as before, and exchanging a person, whose chances sum to 1,
+still changes Â by at most 1/(K n_v). So the bound holds with chances in place of counts, and its bias is smaller.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +44,24 @@ def best_balanced_accuracy_bound(codes: npt.ArrayLike, u: npt.ArrayLike, values:
         raise InputError("code counts: a value of u has no held-out people to count; hold out more")
     kinds, places = np.unique(seen, return_inverse=True)
     table = np.bincount(places * values + secret, minlength=len(kinds) * values).reshape(len(kinds), values)
+    return balanced_accuracy_bound_from_chances(table, alpha)
+
+
+def balanced_accuracy_bound_from_chances(sums: npt.ArrayLike, alpha: float) -> float:
+    """Return the same bound from (codes, K): for each value the sum of its people's chances of each code.
+
+    A person's chances sum to 1, so that column v sums to n_v. Counts are such sums with all chances 0 or 1.
+    """
+    check_alpha(alpha)
+    table = np.asarray(sums, dtype=np.float64)
+    if table.ndim != 2 or table.shape[1] < 2 or not (table >= 0).all():
+        raise InputError(f"code counts: give sums of chances, not negative, as (codes, values), got {table.shape}")
+    people = table.sum(axis=0)
+    if (people < 0.5).any():
+        raise InputError("code counts: a value of u has no held-out people to count; hold out more")
+    if not np.allclose(people, np.round(people), atol=1e-3):
+        raise InputError("code counts: each person's chances must sum to 1, but a value's do not sum to a whole number")
+    values = table.shape[1]
     plug_in = float((table / people).max(axis=1).sum()) / values
     slack = math.sqrt(math.log(1 / alpha) * float((1 / people).sum()) / 2) / values
     return min(1.0, plug_in + slack)
@@ -51,8 +75,30 @@ def certify_codes(
     *,
     does_not_cover: tuple[str, ...] = (),
 ) -> Certificate:
-    """Certify the balanced accuracy of whoever sees the code and nothing else of a person."""
+    """Certify the balanced accuracy of whoever sees the code and nothing else of a person, by counting codes."""
     bound = best_balanced_accuracy_bound(codes, u, values, 1 - confidence)
+    counted = {"people counted": len(np.asarray(u)), "values": values, "codes seen": len(np.unique(np.asarray(codes)))}
+    return _certificate(bound, counted, "codes counted on", confidence, does_not_cover)
+
+
+def certify_chances(
+    sums: npt.ArrayLike, confidence: float = 0.95, *, does_not_cover: tuple[str, ...] = ()
+) -> Certificate:
+    """Certify the same by summed chances, (codes, K), of codes that are drawn anew for each person."""
+    table = np.asarray(sums, dtype=np.float64)
+    bound = balanced_accuracy_bound_from_chances(table, 1 - confidence)
+    counted = {
+        "people counted": round(float(table.sum())),
+        "values": table.shape[1],
+        "codes seen": int((table.sum(axis=1) > 0).sum()),
+        "draw": "a person's code is drawn from exactly these chances",
+    }
+    return _certificate(bound, counted, "chances of codes summed over", confidence, does_not_cover)
+
+
+def _certificate(
+    bound: float, counted: Mapping[str, Any], how: str, confidence: float, does_not_cover: tuple[str, ...]
+) -> Certificate:
     return Certificate(
         quantity="balanced accuracy",
         bound=bound,
@@ -61,12 +107,10 @@ def certify_codes(
             "people": "independent, drawn alike within each value of u",
             "map": "fixed before the people counted were drawn",
             "releases per person": 1,
-            "people counted": len(np.asarray(u)),
-            "values": values,
-            "codes seen": len(np.unique(np.asarray(codes))),
+            **counted,
         },
         does_not_cover=(*does_not_cover, "counts that left devices to fit the map", "people from another population"),
-        method="codes counted on held-out people; Jensen and McDiarmid",
+        method=f"{how} held-out people; Jensen and McDiarmid",
         citation="our own, from McDiarmid 1989",
         confidence=confidence,
     )

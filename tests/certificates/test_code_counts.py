@@ -2,8 +2,16 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
 
-from fedveil.certificates.code_counts import best_balanced_accuracy_bound, certify_codes
+from fedveil.certificates.code_counts import (
+    balanced_accuracy_bound_from_chances,
+    best_balanced_accuracy_bound,
+    certify_chances,
+    certify_codes,
+)
 from fedveil.errors import InputError
 
 
@@ -52,3 +60,60 @@ def test_mistakes(codes, u, values, message):
     """One line each."""
     with pytest.raises(InputError, match=message):
         best_balanced_accuracy_bound(codes, u, values, 0.05)
+
+
+@settings(max_examples=15)
+@given(
+    st.integers(2, 4),
+    st.integers(2, 40),
+    st.floats(0.0, 1.0),
+    st.sampled_from([0.05, 0.2]),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+def test_coverage_over_random_laws(values, codes, apart, alpha, soft, seed):
+    """Laws of any distance, groups of unequal size, counts and chances: misses no more often than promised.
+
+    Chances are a law of their own for each of two kinds of people, so that p_v is their known mixture.
+    """
+    rng = np.random.default_rng(seed)
+    common = rng.dirichlet(np.ones(codes))
+    kinds = (1 - apart) * common + apart * rng.dirichlet(np.ones(codes), (values, 2))  # (values, kinds, codes)
+    truth = kinds.mean(axis=1).max(axis=0).sum() / values
+    sizes = rng.integers(20, 300, values)
+    misses = 0
+    for _ in range(200):
+        sums = np.zeros((codes, values))
+        for value, size in enumerate(sizes):
+            first = rng.binomial(size, 0.5)
+            split = np.array([first, size - first])
+            sums[:, value] = split @ kinds[value] if soft else rng.multinomial(size, kinds[value].mean(axis=0))
+        misses += balanced_accuracy_bound_from_chances(sums, alpha) < truth
+    assert misses <= binom.ppf(1 - 1e-6, 200, alpha)
+
+
+def test_chances_are_tighter_than_draws():
+    """Everybody has the same chances of 100 codes: nothing to tell, and the sums say so; drawn codes scatter."""
+    rng = np.random.default_rng(0)
+    u = np.repeat([0, 1], [3000, 6000])
+    chances = rng.dirichlet(np.ones(100))
+    drawn = best_balanced_accuracy_bound(rng.choice(100, 9000, p=chances), u, 2, 0.05)
+    summed = balanced_accuracy_bound_from_chances(np.outer(chances, [3000, 6000]), 0.05)
+    assert summed == pytest.approx(0.5 + np.sqrt(np.log(20) * (1 / 3000 + 1 / 6000) / 2) / 2)
+    assert drawn > summed + 0.02
+    assert certify_chances(np.outer(chances, [3000, 6000])).assumptions["people counted"] == 9000
+
+
+@pytest.mark.parametrize(
+    ("sums", "message"),
+    [
+        ([[1.0], [2.0]], "codes, values"),
+        ([[1.0, 0.0]], "no held-out"),
+        ([[1.5, 1.0]], "sum to 1"),
+        ([[-1.0, 1.0]], "neg"),
+    ],
+)
+def test_mistakes_in_chances(sums, message):
+    """One line each."""
+    with pytest.raises(InputError, match=message):
+        balanced_accuracy_bound_from_chances(sums, 0.05)
