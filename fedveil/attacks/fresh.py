@@ -5,6 +5,9 @@ map fitted on their counts does, is a little off on others; whoever has labelled
 people whom no defence was fitted on are cut in two halves, whole groups at a time: an attacker learns from one half
 (and calibrates its decision on a part of that half that it did not learn from), says what it reads of the other half,
 and then the other way round. Every person is scored once, by an attacker that never saw that person.
+
+Which of several fresh attackers counts is decided by what each says of the parts that calibrate. These are test
+people, so no choice between defences may look at that figure: it stays with the panel's figure on validation people.
 """
 
 from __future__ import annotations
@@ -50,26 +53,16 @@ class CrossTrial:
     def run(
         self, name: str, make: Callable[[], Attack], view: View, attribute: str, look: Callable[[Pool], FloatArray]
     ) -> Trial:
-        """Return the trial of an attacker on all victims; it is ranked on the validation people, taken in the same way.
+        """Return the trial of an attacker on all victims; what it says of the parts that calibrate ranks it."""
+        seen, made = self.predictions(name, make, view, attribute, look)
+        return Trial.of(name + NOTE, seen, made, view.victims.groups, self.draws, self.bootstrap())
 
-        Where these are too few to be halved, what it says of the parts that calibrate ranks it.
-        """
-        inner, made = self._crossed(name, make, view, view.victims, attribute, look)
-        if enough(view.validation, attribute):
-            inner = self._crossed(name, make, view, view.validation, attribute, look)[1]
-        return Trial.of(name + NOTE, inner, made, view.victims.groups, self.draws, self.bootstrap())
-
-    def _crossed(
-        self,
-        name: str,
-        make: Callable[[], Attack],
-        view: View,
-        people: Pool,
-        attribute: str,
-        look: Callable[[Pool], FloatArray],
+    def predictions(
+        self, name: str, make: Callable[[], Attack], view: View, attribute: str, look: Callable[[Pool], FloatArray]
     ) -> tuple[Predictions, Predictions]:
-        codes, groups = people.attributes[attribute].codes, people.groups
-        half = halves(codes, groups, child_seed(self.seed, "halves", attribute))
+        """Return what is said of the parts that calibrate, and of all victims in their own order."""
+        people = view.victims
+        half = halves(people.attributes[attribute].codes, people.groups, child_seed(self.seed, "halves", attribute))
         seen, found = [], []
         for side in (0, 1):
             own, other = people.take(half == side), people.take(half != side)
@@ -99,12 +92,6 @@ def halves(codes: IntArray, groups: IntArray | None, seed: int) -> IntArray:
     """Return 0 or 1 for every record: halves of every value, whole groups at a time."""
     split = random_split(len(codes), seed=seed, validation=0.5, test=0.0, strata=codes, groups=groups)
     return np.asarray(split == Split.VALIDATION, dtype=np.int64)
-
-
-def enough(people: Pool, attribute: str) -> bool:
-    """Return whether every value is there often enough for halves."""
-    labels = people.attributes[attribute]
-    return bool((counting_units(labels.codes, len(labels.values), people.groups) >= LEAST).all())
 
 
 def check_enough(people: Pool, attribute: str) -> None:

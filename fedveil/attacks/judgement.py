@@ -68,8 +68,8 @@ class Judgement:
         p_value: of a balanced accuracy this high, were there nothing to read.
         adjusted_p_value: the same, corrected (Holm) for all attributes asked about at once.
         confidence: level of the intervals; above .95 where several attributes share the error (Bonferroni).
-        validation_leakage: the largest balanced accuracy on validation people among those of whom one counts: what a
-            choice between releases may look at. By default the strongest attacker's own.
+        validation_leakage: balanced accuracy on validation people of the panel's choice: what a choice between
+            releases may look at, also where an attacker counts who learned from test people.
         beyond: what the vectors add to what the attacker knew, where columns were given.
         draws: "balanced_accuracy" and "accuracy" of the strongest attacker on the victims (entry 0) and on each
             bootstrap draw of them. For one seed and attribute the draws are the same victims, so differences
@@ -123,7 +123,7 @@ class Judgement:
         return found | ({"beyond": self.beyond.as_dict()} if self.beyond else {})
 
     def _selected_by(self) -> dict[str, float]:
-        """Return the validation figure of the strongest: with fresh attackers, the larger of both kinds' best."""
+        """Return the figure on validation people that stands beside the attacker that counts."""
         return {} if self.validation_leakage is None else {"validation_balanced_accuracy": self.validation_leakage}
 
     def in_words(self) -> list[str]:

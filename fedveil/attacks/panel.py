@@ -36,8 +36,8 @@ class Panel:
         confidence: level of the intervals, shared among the attributes that are judged together.
         device: where networks are trained.
         fresh: try every attacker on fresh people, too: see `fedveil.attacks.fresh`. Of the panel's choice and the
-            fresh ones', each chosen on validation, the one that reads more of the victims counts; since that looks at
-            two, all intervals are at 1 − (1 − confidence) / 2 and the p-value is doubled (Bonferroni).
+            fresh ones', the one that reads more of the victims counts; since that looks at two, all intervals are at
+            1 − (1 − confidence) / 2 and the p-value is doubled (Bonferroni).
         progress: called with a line whenever an attacker starts.
     """
 
@@ -95,7 +95,7 @@ class Panel:
         if asked.victims.given is not None:
             baseline = self._try_all(asked, attribute, _given_only)
             beyond = _beyond(ranked[0], informed, baseline, confidence, view.given_names)
-        ranked = _counted(ranked, others)
+        selected, ranked = ranked[0].validation_balanced_accuracy, _counted(ranked, others)
         worst_draws = ranked[0].draws["balanced_accuracy"]
         error = max(float(np.nanstd(worst_draws[1:])), chance_error(labels.codes, classes, groups))
         p_value = min(1.0, looks * float(ndtr((1 / classes - worst_draws[0]) / error)))
@@ -107,7 +107,7 @@ class Panel:
             groups=None if groups is None else len(np.unique(groups)),
             prior=interval(ranked[0].draws["prior"], confidence),
             attackers=tuple(one.figures(confidence) for one in ranked),
-            validation_leakage=max(one.validation_balanced_accuracy for one in ranked),
+            validation_leakage=selected,
             mutual_information_bits=interval(informed.draws["mutual_information_bits"], confidence),
             mutual_information_attacker=informed.name,
             detectable_advantage=detectable_advantage(labels.codes, classes, groups, confidence),
@@ -120,7 +120,7 @@ class Panel:
         )
 
     def _try_fresh(self, asked: View, attribute: str) -> list[Trial]:
-        """Try every attacker on people whom the defence was never fitted on, strongest by validation first."""
+        """Try every attacker on people whom the defence was never fitted on, the one that counts among them first."""
         check_enough(asked.victims, attribute)
         crossed = CrossTrial(self.seed, self.draws, lambda: numpy_generator(self.seed, "bootstrap", attribute))
         trials = []

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from fedveil.certificates import Certificate
+    from fedveil.data.attribute import IntArray
     from fedveil.data.attribute_data import AttributeData
 
 
@@ -42,6 +43,16 @@ class Shield(ABC):
 
     def certificates(self, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
         """Return what no observer can beat on an attribute of so many values with these priors; by default nothing."""
+        return ()
+
+    def certificates_on(
+        self, data: AttributeData, rows: IntArray, attribute: str, seed: int
+    ) -> tuple[Certificate, ...]:
+        """Return what people not used in preparing the shield show that no observer can beat; by default nothing.
+
+        Called on a prepared shield with people whom it has never seen, and about what is shown of one of them. A chain
+        returns nothing: its other members may change what this one saw, or read u behind it.
+        """
         return ()
 
     @abstractmethod

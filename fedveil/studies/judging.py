@@ -10,6 +10,7 @@ import numpy as np
 
 from fedveil.errors import InputError
 from fedveil.randomness import child_seed
+from fedveil.studies.proving import certificates_of, spent_on_updates, theory_facts
 from fedveil.studies.sampling import sampled_releases
 from fedveil.studies.study import Study
 
@@ -51,7 +52,11 @@ def judge_run(study: Study, run: Run, tell: Tell) -> tuple[dict[str, Any], Array
         "cotrained": _cotrained(study, run),
         "decensoring": _decensoring(study, run, tell),
         "floor": _floors(study, run),
-        "certificates": _certificates(study, run),
+        "certificates": certificates_of(study, run),
+        "spent": spent_on_updates(run),
+        "utility_only": run.utility_only,
+        "devices": len(run.federation.partition),
+        "theory": theory_facts(study, run),
         "paths": run.paths,
         "rounds": len(run.history),
         "bytes_up": sum(record.bytes_up for record in run.history),
@@ -130,18 +135,3 @@ def _floors(study: Study, run: Run) -> dict[str, Any]:
         }
         for task in study.all_tasks
     }
-
-
-def _certificates(study: Study, run: Run) -> dict[str, Any]:
-    """Return what holds against every attacker; only for what the observer of this study sees."""
-    from fedveil.data import Split
-
-    found: dict[str, Any] = {}
-    for name in study.asked:
-        attribute = run.federation.data.attribute(name)
-        counts = attribute.take(run.federation.data.rows(Split.TRAIN)).counts
-        priors = [float(count) / float(counts.sum()) for count in counts]
-        shield = run.shield
-        certificates = shield.certificates(len(priors), priors) if study.attacks.view == "representations" else ()
-        found[name] = [certificate.as_dict() for certificate in certificates]
-    return found

@@ -14,7 +14,7 @@ Label = Callable[[dict[str, Any]], str]
 def notes(rows: Rows, label: Label | None = None) -> dict[str, str]:
     """Return sentences by what they are about; only those that there is something to say for."""
     named = label or setting_of
-    said = {"decensoring": decensoring(rows, named)}
+    said = {"decensoring": decensoring(rows, named), "spent": spent(rows, named), "idle": utility_only(rows, named)}
     return {about: text for about, text in said.items() if text}
 
 
@@ -48,6 +48,44 @@ def decensoring(rows: Rows, label: Label) -> str:
         f"{told}: WORSE than the leakage on the frontier, which is the panel's; take the larger as what leaks "
         f"there{others}. {control}{clear}."
     )
+
+
+def spent(rows: Rows, label: Label) -> str:
+    """Say what noise on updates cost, and that it covers updates alone."""
+    found = {label(row): row["spent"] for row in rows if row.get("spent")}
+    if not found:
+        return ""
+    told = [f"{name}: {_epsilon(one)}" for name, one in found.items()]
+    shown = "; ".join(told[:6]) + (f"; and {len(told) - 6} more" if len(told) > 6 else "")
+    return (
+        f"Noise on updates has spent, on the device that spoke most often, {shown}. This covers updates, not the "
+        "representations or outputs that are released afterwards."
+    )
+
+
+def _epsilon(one: dict[str, Any]) -> str:
+    if one["epsilon"] is None:
+        return "ε = ∞ (nothing is clipped, so nothing is guaranteed)"
+    delta = f", δ = {one['delta']:g}" if one["delta"] else ""
+    times = f" in {one['releases']} updates" if one["releases"] else ""
+    return f"ε = {one['epsilon']:.3g}{delta}{times}"
+
+
+def utility_only(rows: Rows, label: Label) -> str:
+    """Say how many devices lack what the game hides, or hold one value of it: they trained for utility alone."""
+    found: dict[tuple[str, int, int], dict[str, None]] = {}
+    for row in rows:
+        for name, one in (row.get("utility_only") or {}).items():
+            if one["devices"]:
+                found.setdefault((name, one["devices"], one["of"]), {})[label(row)] = None
+    told = []
+    for (name, devices, of), settings in found.items():
+        listed = list(settings)
+        where = ", ".join(listed[:4]) + (f" and {len(listed) - 4} more" if len(listed) > 4 else "")
+        told.append(
+            f"{devices} of {of} devices lack {name} or hold one value of it and train for utility only ({where})"
+        )
+    return "; ".join(told) + "." if told else ""
 
 
 def _beyond(row: dict[str, Any], panel: dict[tuple[Any, ...], dict[str, Any]]) -> float:

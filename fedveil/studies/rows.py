@@ -62,6 +62,7 @@ def rows_of(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
     """Return all rows."""
     rows = []
     for (method, strength), same in by_point(cells).items():
+        spent, idle = spent_of([cell.result for cell in same]), _utility_only([cell.result for cell in same])
         for task in same[0].result["utility"]:
             utility = _utility([cell.result["utility"][task] for cell in same])
             for attribute in same[0].result["leakage"]:
@@ -85,6 +86,8 @@ def rows_of(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
                             "utility": utility,
                             "leakage": _leakage(found, judged),
                             "paper": {},
+                            "spent": spent,
+                            "utility_only": idle,
                         }
                     )
                     if attacker == "decensoring":
@@ -112,6 +115,38 @@ def _leakage(found: Sequence[dict[str, Any]], judged: Sequence[dict[str, Any]]) 
         "chance": 1 / len(judged[0]["classes"]),
         "validation_balanced_accuracy": None if None in selected else float(np.mean(selected)),
         "detectable_advantage": float(np.mean([one["detectable_advantage"] for one in judged])),
+    }
+
+
+def spent_of(results: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the ε that devices spent on updates, the most over seeds; null where it is infinite.
+
+    Several shields on one update each bound it, so that the smallest holds.
+    """
+    tightest = []
+    for result in results:
+        found = [(math.inf if one["infinite"] else float(one["bound"]), one) for one in result.get("spent", [])]
+        if not found:
+            return None
+        tightest.append(min(found, key=lambda pair: pair[0]))
+    epsilon, said = max(tightest, key=lambda pair: pair[0])
+    return {
+        "epsilon": None if math.isinf(epsilon) else epsilon,
+        "delta": said["assumptions"].get("delta"),
+        "releases": said["assumptions"].get("releases"),
+        "covers": said["covers"],
+    }
+
+
+def _utility_only(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return by hidden attribute how many devices have nothing to hide, the most over seeds, of how many."""
+    names = dict.fromkeys(name for result in results for name in result.get("utility_only", {}))
+    return {
+        name: {
+            "devices": max(int(result.get("utility_only", {}).get(name, 0)) for result in results),
+            "of": max(int(result.get("devices", 0)) for result in results),
+        }
+        for name in names
     }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
 from typing import Any
 
 import pandas as pd
 
 from fedveil.files import write_atomically
 from fedveil.studies.results import CellResult, StudyResults
-from fedveil.studies.rows import DECENSORING, LEAKAGE
+from fedveil.studies.rows import DECENSORING, LEAKAGE, spent_of
 
 ENDS = ("estimate", "low", "high")
 
@@ -30,6 +31,11 @@ def write_tables(results: StudyResults) -> None:
 
 def _lines(study: str, cell: CellResult) -> list[dict[str, Any]]:
     start = {"study": study, "cell": cell.id, "method": cell.method, "strength": cell.strength, "seed": cell.seed}
+    spent = spent_of([cell.result]) or {"epsilon": math.nan, "delta": math.nan}
+    updates = {  # ε is infinite where nothing was clipped, and empty where there is no noise on updates
+        "update_epsilon": math.inf if spent["epsilon"] is None else spent["epsilon"],
+        "update_delta": spent["delta"],
+    }
     lines = []
     for task, served in cell.result["utility"].items():
         utility = {
@@ -62,6 +68,8 @@ def _lines(study: str, cell: CellResult) -> list[dict[str, Any]]:
                         },
                         "leakage_validation_balanced_accuracy": one["validation_balanced_accuracy"],
                         "attribute_prior": judged["prior"]["estimate"],
+                        **updates,
+                        "utility_only_devices": cell.result.get("utility_only", {}).get(attribute),
                     }
                 )
     return lines

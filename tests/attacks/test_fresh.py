@@ -42,8 +42,11 @@ def test_what_only_others_show_is_read_by_those_who_learned_from_others():
     assert panel_alone.worst.balanced_accuracy.estimate < found.worst.balanced_accuracy.estimate - 0.05
     assert found.worst.balanced_accuracy.estimate < 0.69
     assert found.draws["balanced_accuracy"][0] == found.worst.balanced_accuracy.estimate
-    own = [one.validation_balanced_accuracy for one in found.attackers]
-    assert found.as_dict()["worst"]["validation_balanced_accuracy"] == max(own)
+    # What may choose between releases has never seen the victims: it is the panel's own figure.
+    panel_s = panel_alone.worst.validation_balanced_accuracy
+    assert (
+        found.as_dict()["worst"]["validation_balanced_accuracy"] == panel_s != found.worst.validation_balanced_accuracy
+    )
 
 
 def test_where_the_panel_reads_more_it_counts_and_both_are_told():
@@ -104,7 +107,7 @@ def test_victims_keep_their_order_and_labels():
     seen = view((0.0, 1.5), n=900)
     crossed = CrossTrial(0, 100, lambda: np.random.default_rng(0))
     kind = plugins.load("fedveil.attacks", "logistic")
-    made = crossed._crossed("logistic", lambda: kind(seed=0), seen, seen.victims, "u", lambda p: p.vectors)[1]
+    made = crossed.predictions("logistic", lambda: kind(seed=0), seen, "u", lambda p: p.vectors)[1]
     np.testing.assert_array_equal(made.codes, seen.victims.attributes["u"].codes)
     assert (made.balanced == made.codes).mean() > 0.9  # Φ(1.5) = 0.933: guesses belong to their people
 
@@ -120,9 +123,13 @@ def test_a_value_too_rare_for_halves_is_refused_by_name():
         judge(View(pool(rng, 200, 0.0), pool(rng, 200, 0.0), rare))
 
 
-def test_few_validation_people_rank_by_the_parts_that_calibrate():
+def test_of_several_the_one_that_counts_is_chosen_inside_the_halves():
+    """u moves a product only: no linear attacker reads it, boosting does, and is chosen without looking at the rest."""
     rng = np.random.default_rng(0)
-    seen = View(pool(rng, 200, 0.0), pool(rng, 10, 0.0), pool(rng, 400, 2.0))
-    found = judge(seen)
-    assert found.worst.name == "logistic" + NOTE
-    assert found.worst.validation_balanced_accuracy > 0.9
+    u = np.arange(2400) % 2
+    r = rng.normal(size=(2400, 3))
+    r[:, 1] = np.abs(r[:, 1]) * np.sign(r[:, 0]) * (2 * u - 1)
+    victims = Pool(r, {"u": Attribute("u", u, NAMES)})
+    found = judge(View(pool(rng, 300, 0.0), pool(rng, 300, 0.0), victims), attackers=("logistic", "boosting"))
+    assert found.worst.name == "boosting" + NOTE
+    assert found.worst.balanced_accuracy.estimate > 0.9

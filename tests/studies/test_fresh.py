@@ -30,8 +30,8 @@ def test_every_attacker_is_also_tried_on_fresh_people(write_study: Callable[...,
         reads = [one["balanced_accuracy"]["estimate"] for one in judged["attackers"]]
         assert judged["worst"]["name"] == names[0]
         assert reads[0] == max(reads) == pytest.approx(float(cell.draws["leakage/u"][0]))
-        own = [one["validation_balanced_accuracy"] for one in judged["attackers"]]
-        assert judged["worst"]["validation_balanced_accuracy"] == max(own)
+        (own,) = [one["validation_balanced_accuracy"] for one in judged["attackers"] if one["name"] == "logistic"]
+        assert judged["worst"]["validation_balanced_accuracy"] == own  # of validation people, whoever counts
         assert judged["confidence"] == 0.975
     table = pd.read_csv(tmp_path / "out" / "results.csv")
     assert set(table["attacker_name"]) == {"logistic", "logistic (fresh people)"}
