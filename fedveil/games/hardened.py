@@ -53,6 +53,7 @@ class Hardened(TAPPFL):
         kernel_weight: its weight κ; 0: none.
         radius: what the norm of r is cut to where there is noise.
         sigma: the noise on r in training; 0: neither noise nor cut.
+        critic: hidden layers of h on tables; none: those of `networks`.
     """
 
     bound: Literal["ce", "club", "confusion"] = "ce"  # type: ignore[assignment]
@@ -64,6 +65,7 @@ class Hardened(TAPPFL):
     kernel_weight: float = 0.0
     radius: float = 1.0
     sigma: float = 0.0
+    critic: tuple[int, ...] = ()
     name = "hardened"
     bounds = (*TAPPFL.bounds, "confusion")
 
@@ -82,6 +84,8 @@ class Hardened(TAPPFL):
                 raise InputError(f"hardened: {setting} {getattr(self, setting)} must be finite and not negative")
         if not 0 < self.radius < float("inf"):
             raise InputError(f"hardened: radius {self.radius} must be above 0 and finite")
+        if any(units < 1 for units in self.critic):
+            raise InputError(f"hardened: critic {list(self.critic)} must have at least 1 unit in every layer")
 
     def _panel(self, attribute: str) -> tuple[str, ...]:
         """Return the names of the adversaries that read an attribute."""
@@ -93,11 +97,16 @@ class Hardened(TAPPFL):
         return tuple(reader for name in self.attributes for reader in self._panel(name))
 
     def players(self, shape: DataShape) -> Mapping[str, Player]:
-        """TAPPFL's, and the other adversaries."""
+        """TAPPFL's, the other adversaries, and another critic where wanted."""
         players = dict(super().players(shape))
         built = tappfl_networks(self.networks, shape, 0, self.width)
         with torch.no_grad():
             size = built.extractor(torch.Generator())(torch.zeros(1, *shape.features)).numel()  # of r
+        if self.critic and len(shape.features) > 1:
+            raise InputError("hardened: critic chooses layers for tables; for images leave it out")
+        if self.critic:
+            read = shape.features[0] + self.width + sum(shape.attributes[name] for name in self.attributes)
+            players["utility"] = Player(_reading((read, *self.critic, 1), flat=True), self.optimiser)
         for name in self.attributes:
             for member, reader in enumerate(self._panel(name)[1:]):
                 hidden = OTHER_SHAPES[member % len(OTHER_SHAPES)]
@@ -168,7 +177,7 @@ def _records(r: Tensor) -> int:
 
 
 def _reading(sizes: tuple[int, ...], flat: bool) -> Build:
-    """Return a builder of layers that read r, flattened where it is a map."""
+    """Return a builder of layers of these sizes; maps are flattened first."""
 
     def build(generator: torch.Generator) -> nn.Module:
         layers = mlp(sizes, generator)

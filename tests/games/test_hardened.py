@@ -84,6 +84,7 @@ def test_with_every_part_off_it_is_tappfl():
         {"kernel_weight": 1.0, "kernel": "hsic"},
         {"sigma": 0.1},
         {"bound": "confusion"},
+        {"critic": (5, 5)},
     ],
 )
 def test_each_part_changes_what_is_learned(part):
@@ -281,6 +282,7 @@ def test_a_strong_game_hides_what_one_column_tells():
         ({"kernel_weight": math.nan}, "not negative"),
         ({"sigma": -0.1}, "sigma -0.1"),
         ({"radius": 0}, "above 0"),
+        ({"critic": (0,)}, "at least 1 unit"),
         ({"strength": 2}, r"\[0, 1\]"),
         ({"bound": "best"}, "choose ce or club or confusion"),
         ({"attribute": "sxe"}, "did you mean 'sex'"),
@@ -290,3 +292,11 @@ def test_bad_settings_are_told(wrong, says):
     with pytest.raises(InputError, match=says) as fault:
         Run(Federation(make_data(), 4), Hardened(**wrong))
     assert "\n" not in str(fault.value)
+
+
+def test_the_critic_has_the_layers_that_were_named():
+    run = Run(Federation(make_data(), 4), Hardened(("sex", "race"), width=3, critic=(7, 6)))
+    shapes = [tuple(one.shape) for one in run.model().modules["utility"].parameters()]
+    assert shapes[::2] == [(7, 4 + 3 + 5), (6, 7), (1, 6)]
+    with pytest.raises(InputError, match="for images leave it out"):
+        Run(Federation(make_data(14, features=(3, 8, 8)), 2), Hardened("sex", critic=(7,)))
