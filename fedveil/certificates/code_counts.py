@@ -61,7 +61,7 @@ def balanced_accuracy_bound_from_chances(sums: npt.ArrayLike, alpha: float) -> f
         raise InputError("code counts: a value of u has no held-out people to count; hold out more")
     if not np.allclose(people, np.round(people), atol=1e-3):
         raise InputError("code counts: each person's chances must sum to 1, but a value's do not sum to a whole number")
-    values = table.shape[1]
+    values = int(table.shape[1])
     plug_in = float((table / people).max(axis=1).sum()) / values
     slack = math.sqrt(math.log(1 / alpha) * float((1 / people).sum()) / 2) / values
     return min(1.0, plug_in + slack)

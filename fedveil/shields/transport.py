@@ -19,7 +19,9 @@ from fedveil.shields.drop_columns import table_columns
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Shield
 from fedveil.transport.chart import Chart, Moved, Recipe
+from fedveil.transport.federated_table import fit_table
 from fedveil.transport.fitting import fit_chart
+from fedveil.transport.images import FORMS, ImageChart, fit_images
 
 if TYPE_CHECKING:
     from fedveil.certificates import Certificate
@@ -42,7 +44,8 @@ class Transport(Shield):
             0 for at once, 1 for only at strength 1.
         strength: s in [0, 1].
         codes: how many codes; more keep more of x, and leave more of u to chance in the counts.
-        temperature: of the draw among codes near each other, in units of a column's variance.
+        temperature: of the draw among codes near each other, in units of a column's variance; for images, of a fifth
+            of a picture's.
         stay: how dear it is, in nats, to change a kept column's cell rather than keep it.
         least: fewest training people of each value of u in a stratum.
         questions: rounds of counting for each aligned variable at its last temperature.
@@ -50,6 +53,12 @@ class Transport(Shield):
             counts spend. A single column's cells, their shares and values are taken as public.
         crowd: people of the rarest value of u for each code that a stratum uses; more of them, a tighter certificate.
         weights: how much a column counts in the codes, 0 to leave it out; by default what it tells about others.
+        epsilon: ε (δ = 1e-5, adding or removing a person) that all counts together may spend. The map is then learned
+            by few questions, as a federation would (`fedveil.transport.federated`); columns that stay are not aligned,
+            weights are 1 by default, and `noise` follows from ε. None: the fuller fit, and `noise` as given.
+        images: for images, "codes" shows a code's picture, "moments" the picture itself, of which only means and
+            covariances are moved (`fedveil.transport.images`). `keep`, `weights` and `noise` are refused for images;
+            `stay`, `least` and `crowd` mean nothing there.
 
     Attributes, once prepared:
         chart_: the fitted map, with its ε.
@@ -57,7 +66,7 @@ class Transport(Shield):
 
     name = "transport"
     acts_on = frozenset({Kind.INPUT})
-    chart_: Chart
+    chart_: Chart | ImageChart
     values_: tuple[IntArray, int]
     sizes_: tuple[int, ...]
 
@@ -74,11 +83,14 @@ class Transport(Shield):
         noise: float = 0.0,
         crowd: int = 1,
         weights: dict[str, float] | None = None,
+        epsilon: float | None = None,
+        images: str = "codes",
     ) -> None:
         self.attribute = attribute
         self.keep, self.weights = dict(keep or {}), dict(weights or {})
         self.strength, self.codes, self.temperature, self.stay = strength, codes, temperature, stay
         self.least, self.questions, self.noise, self.crowd = least, questions, noise, crowd
+        self.epsilon, self.images = epsilon, images
         self._check()
 
     def _check(self) -> None:
@@ -97,6 +109,12 @@ class Transport(Shield):
             raise InputError(f"transport: the temperature must be above 0 and finite, got {self.temperature!r}")
         if not self.hidden:
             raise InputError("transport: name the attribute to hide")
+        if self.epsilon is not None and not (isinstance(self.epsilon, Real) and self.epsilon > 0):
+            raise InputError(f"transport: epsilon must be above 0, got {self.epsilon!r}")
+        if self.epsilon is not None and self.noise:
+            raise InputError("transport: give epsilon or noise, not both: the noise follows from epsilon")
+        if self.images not in FORMS:
+            raise InputError(f"transport: images must be one of {', '.join(FORMS)}, got {self.images!r}")
 
     def _whole(self) -> dict[str, int]:
         return {"codes": self.codes, "least": self.least, "questions": self.questions, "crowd": self.crowd}
@@ -108,12 +126,7 @@ class Transport(Shield):
 
     def prepared(self, data: AttributeData, seed: int) -> Transport:
         """Fit the map on training people who carry the attribute; their task labels are not looked at."""
-        names = table_columns(data)
-        for name in (*self.keep, *self.weights):
-            if name not in names:
-                raise InputError(
-                    f"transport: {data.name} has no column {name!r}: {nearest(name, dict.fromkeys(names))}"
-                )
+        names = self._columns(data)
         train = data.take(data.rows(Split.TRAIN))
         hidden = [train.attribute(name) for name in self.hidden]
         known = np.all([one.known for one in hidden], axis=0)
@@ -138,8 +151,29 @@ class Transport(Shield):
             crowd=self.crowd,
             weights=self.weights,
         )
-        ready.chart_ = fit_chart(train.x[known], names, table[joint], len(seen), recipe, seed)
+        x, u = train.x[known], table[joint]
+        if x.ndim == 4:
+            ready.chart_ = fit_images(x, u, len(seen), recipe, seed, self.epsilon or float("inf"), self.images)
+        elif self.epsilon is not None:
+            ready.chart_ = fit_table(x, names, u, len(seen), recipe, seed, self.epsilon)
+        else:
+            ready.chart_ = fit_chart(x, names, u, len(seen), recipe, seed)
         return ready
+
+    def _columns(self, data: AttributeData) -> tuple[str, ...]:
+        """Return the table's column of each feature, none for images, and refuse settings that do not fit the data."""
+        if data.x.ndim == 4:
+            for what in ("keep", "weights", "noise"):
+                if getattr(self, what):
+                    raise InputError(f"transport: {what} is for tables, but {data.name} holds images; leave it out")
+            return ()
+        names = table_columns(data)
+        for name in (*self.keep, *self.weights):
+            if name not in names:
+                raise InputError(
+                    f"transport: {data.name} has no column {name!r}: {nearest(name, dict.fromkeys(names))}"
+                )
+        return names
 
     def change(self, message: Message, context: Context) -> Message:
         """Show what the chart makes of each record and its own u."""
@@ -152,23 +186,30 @@ class Transport(Shield):
         return message.with_values(torch.from_numpy(moved.x).to(message.values))
 
     def certify(self, data: AttributeData, rows: IntArray, seed: int, confidence: float = 0.95) -> Certificate:
-        """Bound every observer's balanced accuracy from (stratum, code) by counting them on people not fitted on.
+        """Bound every observer's balanced accuracy from (stratum, code) by people not fitted on.
 
-        With nothing kept, that is all that is shown of a person.
+        Their chances of each code are summed, which is tighter than counting drawn codes, and as valid.
+        With nothing kept, stratum and code are all that is shown of a person.
         """
-        from fedveil.certificates.code_counts import certify_codes
+        from fedveil.certificates.code_counts import certify_chances
+        from fedveil.transport.chances import summed_chances
 
-        hidden = [data.attribute(name).codes[rows] for name in self.hidden]
-        moved = self._moved(data.x[rows].astype(np.float64), hidden, torch_generator(seed, "certify"))
-        size = len(self.chart_.centres)
+        chart = self._fitted()
+        if not len(chart.centres):
+            raise InputError("transport: moved moments show more than a code, so there is nothing to count; use codes")
+        u = self._values([data.attribute(name).codes[rows] for name in self.hidden])
         beyond = () if not self.keep else (f"what {', '.join(self.keep)} tell beyond their strata",)
-        codes = moved.strata * size + moved.codes
-        return certify_codes(codes, self._values(hidden), self.values_[1], confidence, does_not_cover=beyond)
+        generator = torch_generator(seed, "certify")
+        sums = summed_chances(chart, data.x[rows].astype(np.float64), u, self.values_[1], generator)
+        return certify_chances(sums, confidence, does_not_cover=beyond)
 
-    def _moved(self, x: npt.NDArray[np.float64], u: Sequence[IntArray], generator: torch.Generator) -> Moved:
+    def _fitted(self) -> Chart | ImageChart:
         if not hasattr(self, "chart_"):
             raise InputError("transport: the map is not fitted yet; call prepared(data, seed) first")
-        return self.chart_.move(x, self._values(u), generator)
+        return self.chart_
+
+    def _moved(self, x: npt.NDArray[np.float64], u: Sequence[IntArray], generator: torch.Generator) -> Moved:
+        return self._fitted().move(x, self._values(u), generator)
 
     def _values(self, u: Sequence[IntArray]) -> IntArray:
         """Return each record's joint value, as training people had it."""

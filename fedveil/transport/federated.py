@@ -18,12 +18,16 @@ _CLEAR = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """A device's people: coordinates, stratum, u, and the numbers whose mean is shown of a code."""
+    """A device's people: coordinates, stratum, u, and the numbers whose mean is shown of a code.
+
+    `reads_u`, alike on all devices: whether coordinates and what is shown were worked out with the person's u.
+    """
 
     points: FloatArray
     strata: IntArray
     u: IntArray
     shown: FloatArray
+    reads_u: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,8 @@ def learn_centres(poll: Poll, start: FloatArray, reach: float, rounds: int, shar
             near = np.eye(len(now))[distances(people.points, now).argmin(axis=1)]
             return near, np.hstack([np.ones((len(people.u), 1)), people.points / reach])
 
-        heard = poll.ask(Question(f"centres, round {turn + 1}", factors, math.sqrt(2), moved=0.0), share / rounds)
+        moved = 2.0 if poll.devices[0].reads_u else 0.0
+        heard = poll.ask(Question(f"centres, round {turn + 1}", factors, math.sqrt(2), moved), share / rounds)
         mass = heard[:, :1]
         mean = reach * heard[:, 1:] / np.maximum(mass, 1.0)
         mean *= np.minimum(1.0, reach / np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-12))
@@ -164,7 +169,8 @@ def _shown(poll: Poll, centres: FloatArray, weight: FloatArray, share: float, bo
         near = np.eye(len(centres))[distances(people.points, centres).argmin(axis=1)]
         return near * weight[people.u, None], np.hstack([np.ones((len(people.u), 1)), people.shown / bound])
 
-    heard = poll.ask(Question("what codes show", factors, math.sqrt(2), moved=1.0), share)
+    moved = 2.0 if poll.devices[0].reads_u else 1.0  # weights, too, depend on u
+    heard = poll.ask(Question("what codes show", factors, math.sqrt(2), moved), share)
     everybody = bound * heard[:, 1:].sum(axis=0) / max(float(heard[:, 0].sum()), 1.0)
     mean = bound * heard[:, 1:] / np.maximum(heard[:, :1], 1.0)
     return np.where(heard[:, :1] > _CLEAR * poll.heard[-1].noise, mean, everybody)

@@ -12,12 +12,13 @@ import torch
 
 from fedveil.data.attribute import IntArray
 from fedveil.errors import InputError
+from fedveil.randomness import numpy_generator
 from fedveil.transport.alignment import Alignment, Plausible
 from fedveil.transport.chart import Chart, Kept, Recipe
-from fedveil.transport.columns import Column
+from fedveil.transport.columns import Column, learn_columns
 from fedveil.transport.counts import Counts
 from fedveil.transport.federated import Learned, Placed, Plan, learn
-from fedveil.transport.poll import FloatArray, Poll, Question
+from fedveil.transport.poll import FloatArray, Poll, Question, budget
 from fedveil.transport.strata import Strata, coarse_cells, learn_strata
 
 _STRATA = 0.05
@@ -43,6 +44,22 @@ class _Told(Counts):
 
     def noised(self, sums: npt.ArrayLike) -> FloatArray:
         return self.told
+
+
+def fit_table(
+    x: npt.NDArray[np.floating],
+    names: Sequence[str],
+    u: IntArray,
+    values: int,
+    recipe: Recipe,
+    seed: int,
+    epsilon: float,
+) -> Chart:
+    """Fit a chart on training people within ε; all of them on one device is the same as each on their own."""
+    rng = numpy_generator(seed, "transport")
+    poll = Poll([People(x, u)], budget(epsilon), numpy_generator(seed, "transport noise"))
+    plan = Plan(questions=recipe.questions)
+    return learn_table(poll, learn_columns(x, names, rng), values, recipe, plan, rng)[1]
 
 
 def learn_table(
