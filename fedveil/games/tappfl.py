@@ -186,7 +186,9 @@ class TAPPFL(Game):
             joint = joint * (k + 1) + play.u(name) + 1  # no label is a value, too
         places, found = play.partners(joint if self.negatives == "conditional" else None)
         u = torch.cat(rows, dim=-1)
-        both = torch.cat([joined(play.x, r, u), joined(play.pick(play.x, places), r, u)], dim=places.dim() - 1)
+        fold = self.networks == "light"
+        pairs = [joined(x, r, u, fold) for x in (play.x, play.pick(play.x, places))]
+        both = torch.cat(pairs, dim=places.dim() - 1)
         true, false = play("utility", both).squeeze(-1).chunk(2, dim=-1)  # one pass: the critic may step inside it
         return mean_over(softplus(-true) + softplus(false), found, play.weights)
 
