@@ -14,9 +14,11 @@ from fedveil.report.contradictions import contradictions
 from fedveil.report.figures import Figure, figure, inside, known_certificates, mean_figure, number
 from fedveil.report.marks import marks
 from fedveil.report.settings import Setting, bound_on_balanced_accuracy, settings_of
-from fedveil.report.sound import Pair
+from fedveil.report.sound import LACKS, Pair
+from fedveil.report.theory import theory
+from fedveil.studies.notes import epsilon_in_words
 from fedveil.studies.results import CellResult, StudyResults
-from fedveil.studies.rows import CHANCES
+from fedveil.studies.rows import CHANCES, spent_of
 
 BESIDE: dict[str, tuple[str | None, ...]] = {
     "decensoring": ("decensoring", None, "attack"),
@@ -44,6 +46,7 @@ def gather(results: StudyResults, pairs: Sequence[Sequence[Pair]], attributes: S
                 "method": methods.index(setting.method),
                 "strength": setting.strength,
                 "label": setting.label,
+                "spent": _spent(setting),
                 "cells": [_cell_state(cell, setting, damaged) for cell in setting.planned],
             }
             for setting in settings
@@ -52,11 +55,21 @@ def gather(results: StudyResults, pairs: Sequence[Sequence[Pair]], attributes: S
         "attackers": [[_attackers(setting, name) for setting in settings] for name in attributes],
         "groups": [[_groups(settings, pair.task, pair.attribute) for pair in row] for row in pairs],
         "certificates": [[_certificates(setting, name) for setting in settings] for name in attributes],
+        "theory": [[theory(settings, pair.task, pair.attribute) for pair in row] for row in pairs],
         "contradictions": [
             [[list(one) for one in contradictions(setting, name)] for setting in settings] for name in attributes
         ],
         "run": _run(results),
     }
+
+
+def _spent(setting: Setting) -> str | None:
+    """Say what noise on updates has spent, or None where there is none."""
+    try:
+        found = spent_of([cell.result for cell in setting.cells]) if setting.cells else None
+        return None if found is None else epsilon_in_words(found)
+    except LACKS:
+        return None
 
 
 def _cell_state(cell: dict[str, Any], setting: Setting, damaged: Mapping[str, str]) -> dict[str, Any]:

@@ -216,6 +216,8 @@ function certificates(i, view) {
         el("p", {}, c.method))));
   }
   if (!found.length) left.append(el("p", { class: "empty" }, "Nothing is proved about this setting."));
+  if (setting.spent) left.append(el("div", { class: "estimate spent" }, el("p", { class: "bound" }, `Spent on updates: ${setting.spent}`),
+    el("p", {}, "Differential privacy of the updates of the device that spoke most often. It covers updates, not the representations or outputs that are released afterwards.")));
   const right = el("div", {}, el("h3", {}, "Estimated"), el("div", { class: "estimate" },
     el("p", { class: "bound" }, `balanced accuracy ${told(point?.leakage)}`),
     el("p", {}, "Estimate, against the attackers tried", point ? ` (strongest: ${point.attacker})` : "", ". It bounds nobody else."),
@@ -228,6 +230,42 @@ function certificates(i, view) {
   byId("certified-all").replaceChildren(el("details", { class: "behind", open: certified.length <= 12 }, el("summary", {}, "All certified settings"),
     el("div", { class: "scroll", role: "region", "aria-label": "All certified settings", tabindex: "0" }, el("table", {},
       el("thead", {}, el("tr", {}, ...["Setting", "No attacker can exceed", "Attackers tried read", "Utility"].map((h, c) => el("th", { scope: "col", class: c > 1 ? "number" : null }, h)))), el("tbody", {}, ...rows)))));
+}
+
+// Theory ---------------------------------------------------------------------------------------------------------
+
+const unknown = (value) => value === null || value === undefined;
+const plainCell = (value) => el("td", { class: "number" }, unknown(value) ? "–" : digits(value));
+const atLeastCell = (value) => (!unknown(value) && value <= 0 ? el("td", { class: "number" }, `${digits(value)} `, el("span", { class: "interval" }, "says nothing")) : plainCell(value));
+const certifiedCell = (sign, value) => el("td", { class: "number" }, unknown(value) ? "–" : sign === "≥" && value <= 0 ? el("span", { class: "interval" }, "nothing")
+  : el("span", { class: "badge" }, `${sign} ${sign === "≤" ? upwards(value) : (Math.floor(value * 1000 + 1e-6) / 1000).toFixed(3)}`));
+
+function theoremTable(title, lead, head, theory, cells) {
+  const rows = theory.settings.map((t, s) => t && el("tr", { "data-setting": s, "aria-current": "false" }, el("th", { scope: "row" }, name(DATA.settings[s].label)), ...cells(t))).filter(Boolean);
+  return el("div", { class: "theorem" }, el("h3", {}, title), el("p", { class: "lead" }, ...lead),
+    el("details", { class: "behind", open: rows.length <= 24 }, el("summary", {}, "Every setting"),
+      el("div", { class: "scroll", role: "region", "aria-label": title, tabindex: "0" }, el("table", {},
+        el("thead", {}, el("tr", {}, ...head.map((h, c) => el("th", { scope: "col", class: c ? "number" : null }, h)))), el("tbody", {}, ...rows)))));
+}
+
+function buildTheory() {
+  const theory = DATA.theory[state.task]?.[state.attribute], place = byId("theory");
+  if (!theory) return place.replaceChildren(el("p", { class: "empty" }, "These cells have no figures for the theorems: they were computed by an earlier version."));
+  const one = theory.gap === null
+    ? el("div", { class: "theorem" }, el("h3", {}, "Theorem 1: hiding costs accuracy"), el("p", { class: "lead" }, "It speaks of a task and an attribute of two values each; here one has more, so it says nothing."))
+    : theoremTable("Theorem 1: hiding costs accuracy", [
+      "The two values of ", name(attributeName()), ` differ by Δ = ${digits(theory.gap)} in how often `, name(taskName()), " has its second value. Whoever hides the one must err on the other: the error among people of one value plus the error among those of the other is at least Δ less the best attacker's advantage (0: guessing, 1: certainty). ",
+      "Corrected: that much for every classifier. Printed: Δ − 2R·C·advantage, with R a bound on the release's norm and C the classifier's Lipschitz constant; for one that answers yes or no 2R·C is 1 or more, so the printed limit is shown at its best, and is never the stronger. ",
+      "A better attacker has a larger advantage and lowers both limits."],
+    ["Setting", "Advantage, measured", "Error summed, measured", "Corrected: at least about", "Printed, at its best: about", "Certified"], theory,
+    (t) => [figureCell(t.advantage), plainCell(t.error), atLeastCell(t.error_corrected), atLeastCell(t.error_printed), certifiedCell("≥", t.error_certified)]);
+  const two = theoremTable("Theorem 2: not knowing limits guessing", [
+    "H(u|r) is how uncertain ", name(attributeName()), ` remains, in bits, once a release r is seen; without it, it is ${digits(theory.entropy)}. The more is left, the less often any attacker can be right. `,
+    "The attackers' own uncertainty stands in for it, and is never below the true one: a better attacker may leave less, and exceed the ceiling. Corrected: Fano's inequality, solved exactly. ",
+    theory.values === 2 ? "Printed: 1 − H/(2 log₂(6/H)), which holds for two values, and is loose." : "The printed form holds for two values only, and is left out here."],
+  ["Setting", "H(u|r), at most about", "Accuracy, measured", "Corrected: at most about", "Printed: at most about", "Certified"], theory,
+  (t) => [plainCell(t.equivocation), figureCell(t.accuracy), plainCell(t.accuracy_corrected), plainCell(t.accuracy_printed), certifiedCell("≤", t.accuracy_certified)]);
+  place.replaceChildren(one, two);
 }
 
 // The state, drawn everywhere ------------------------------------------------------------------------------------
@@ -273,7 +311,7 @@ function answer() {
 }
 
 function everything() {
-  answer(); frontierWords(); buildTable(); drawFrontier(); aboutSelected(); showSelected(); drawSelected();
+  answer(); frontierWords(); buildTable(); buildTheory(); drawFrontier(); aboutSelected(); showSelected(); drawSelected();
 }
 
 function repaint() { recolourMarks(); frontierWords(); drawFrontier(); drawSelected(); }

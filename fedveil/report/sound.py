@@ -13,7 +13,7 @@ from fedveil.report.figures import figure, inside
 from fedveil.studies.frontier import Frontier
 from fedveil.studies.results import CellResult, StudyResults
 
-_LACKS = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+LACKS = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 """What reading a result raises that lacks a part, or holds something else in its place."""
 
 
@@ -52,11 +52,11 @@ def pair_of(results: StudyResults, task: str, attribute: str) -> Pair:
             sound.append(_only(cell, task, attribute))
     try:
         return Pair(task, attribute, *_together(results, sound, task, attribute), lacking)
-    except _LACKS:
+    except LACKS:
         for cell in list(sound):  # some cell lacks some other part: find out which
             try:
                 _together(results, [cell], task, attribute)
-            except _LACKS as fault:
+            except LACKS as fault:
                 lacking[cell.id] = f"part of its result is missing ({fault})"
                 sound.remove(cell)
     return Pair(task, attribute, *_together(results, sound, task, attribute), lacking)

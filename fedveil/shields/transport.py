@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING
 
@@ -185,11 +186,14 @@ class Transport(Shield):
         moved = self._moved(message.values.detach().cpu().numpy().astype(np.float64), u, context.generator)
         return message.with_values(torch.from_numpy(moved.x).to(message.values))
 
-    def certify(self, data: AttributeData, rows: IntArray, seed: int, confidence: float = 0.95) -> Certificate:
+    def certify(
+        self, data: AttributeData, rows: IntArray, seed: int, confidence: float = 0.95, about: str | None = None
+    ) -> Certificate:
         """Bound every observer's balanced accuracy from (stratum, code) by people not fitted on.
 
         Their chances of each code are summed, which is tighter than counting drawn codes, and as valid.
-        With nothing kept, stratum and code are all that is shown of a person.
+        With nothing kept, stratum and code are all that is shown of a person. `about` names one of several hidden
+        attributes; by default their combinations are what is asked for.
         """
         from fedveil.certificates.code_counts import certify_chances
         from fedveil.transport.chances import summed_chances
@@ -201,7 +205,32 @@ class Transport(Shield):
         beyond = () if not self.keep else (f"what {', '.join(self.keep)} tell beyond their strata",)
         generator = torch_generator(seed, "certify")
         sums = summed_chances(chart, data.x[rows].astype(np.float64), u, self.values_[1], generator)
+        if about is not None:
+            sums = self._of_one(sums, about)
         return certify_chances(sums, confidence, does_not_cover=beyond)
+
+    def certificates_on(
+        self, data: AttributeData, rows: IntArray, attribute: str, seed: int
+    ) -> tuple[Certificate, ...]:
+        """Certify an attribute that is hidden here by people not fitted on; nothing where no codes are shown.
+
+        Where columns stay, the bound is on the code alone, and named so: what is shown tells more.
+        """
+        if attribute not in self.hidden or not len(self._fitted().centres):
+            return ()
+        known = rows[np.all([data.attribute(name).codes[rows] >= 0 for name in self.hidden], axis=0)]
+        if len(np.unique(data.attribute(attribute).codes[known])) < 2:
+            return ()
+        made = self.certify(data, known, seed, about=attribute)
+        alone = "balanced accuracy from the code and its stratum alone"
+        return (replace(made, quantity=alone) if self.keep else made,)
+
+    def _of_one(self, sums: npt.NDArray[np.float64], attribute: str) -> npt.NDArray[np.float64]:
+        """Return chances summed over combinations, (codes, combinations), as sums over one attribute's own values."""
+        combinations = np.argsort(self.values_[0], kind="stable")[-self.values_[1] :]  # where the table is not −1
+        own = np.unravel_index(combinations, self.sizes_)[self.hidden.index(attribute)]
+        table = np.stack([sums[:, own == value].sum(axis=1) for value in np.unique(own)], axis=1)
+        return table[:, table.sum(axis=0) > 0]
 
     def _fitted(self) -> Chart | ImageChart:
         if not hasattr(self, "chart_"):

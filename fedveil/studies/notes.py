@@ -55,7 +55,7 @@ def spent(rows: Rows, label: Label) -> str:
     found = {label(row): row["spent"] for row in rows if row.get("spent")}
     if not found:
         return ""
-    told = [f"{name}: {_epsilon(one)}" for name, one in found.items()]
+    told = [f"{name}: {epsilon_in_words(one)}" for name, one in found.items()]
     shown = "; ".join(told[:6]) + (f"; and {len(told) - 6} more" if len(told) > 6 else "")
     return (
         f"Noise on updates has spent, on the device that spoke most often, {shown}. This covers updates, not the "
@@ -63,7 +63,8 @@ def spent(rows: Rows, label: Label) -> str:
     )
 
 
-def _epsilon(one: dict[str, Any]) -> str:
+def epsilon_in_words(one: dict[str, Any]) -> str:
+    """Return what was spent on updates."""
     if one["epsilon"] is None:
         return "ε = ∞ (nothing is clipped, so nothing is guaranteed)"
     delta = f", δ = {one['delta']:g}" if one["delta"] else ""

@@ -157,6 +157,7 @@ class Made:
                 certificates[name] = [
                     release.certify_balanced_accuracy(len(values)).as_dict(),
                     release.certify_advantage(len(values)).as_dict(),
+                    release.certify_accuracy([1 / len(values)] * len(values)).as_dict(),
                 ]
         result: dict[str, Any] = {
             "format": 1,
@@ -175,6 +176,17 @@ class Made:
                 for task in self.tasks
             },
             "certificates": certificates,
+            "theory": {
+                name: {
+                    "entropy_bits": 0.92 if len(values) == 2 else 1.3,
+                    "gap": {task: 0.2 if len(values) == 2 else None for task in self.tasks},
+                }
+                for name, values in self.attributes.items()
+            },
+            "spent": [],
+            "utility_only": {},
+            "devices": 100,
+            "decensoring": {},
             "paths": {"encoder": "stacked"},
             "rounds": self.rounds,
             "bytes_up": 123456,
