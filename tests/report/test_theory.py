@@ -1,0 +1,154 @@
+"""What theory says: closed forms beside measured figures, estimates never called guarantees."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_study import METHODS, Made
+
+from fedveil.certificates import GaussianRelease
+from fedveil.certificates.fano import fano_accuracy_bound
+from fedveil.report.build import page_data
+from fedveil.report.gather import gather
+from fedveil.report.settings import settings_of
+from fedveil.report.sound import pair_of
+from fedveil.report.theory import theory
+from fedveil.studies.results import StudyResults
+
+ONE = {"seeds": (0,), "tasks": ("income",), "attributes": {"sex": ("Female", "Male"), "race": ("B", "O", "W")}}
+
+
+def test_theorems_are_put_beside_what_was_measured(study: Callable[..., StudyResults]) -> None:
+    results = study(**ONE)
+    settings = settings_of(results)
+    found = theory(settings, "income", "sex")
+    assert found is not None
+    assert (found["gap"], found["entropy"], found["values"]) == (0.2, 0.92, 2)
+    for setting, told in zip(settings, found["settings"], strict=True):
+        (cell,) = setting.cells
+        judged = cell.result["leakage"]["sex"]
+        advantage = judged["worst"]["advantage"]["estimate"]
+        assert told["advantage"][0] == pytest.approx(advantage, abs=1e-4)
+        assert told["error_corrected"] == pytest.approx(0.2 - advantage, abs=2e-4)
+        assert told["error_printed"] <= told["error_corrected"]  # at its best the two are one
+        groups = cell.result["utility"]["income"]["by_group"]["sex"].values()
+        assert told["error"] == pytest.approx(sum(1 - one["estimate"] for one in groups), abs=2e-4)
+        assert told["equivocation"] == pytest.approx(0.92 - 0.1)  # what attackers read of it is 0.1 bits
+        assert told["accuracy_corrected"] == pytest.approx(fano_accuracy_bound(0.82, 2), abs=1e-4)
+        assert told["accuracy_printed"] == pytest.approx(0.8573, abs=1e-4)  # 1 − 0.82/(2 log₂(6/0.82))
+        assert told["accuracy"][0] == pytest.approx(judged["worst"]["accuracy"]["estimate"], abs=1e-4)
+        certified = [told[name] for name in ("error_certified", "accuracy_certified")]
+        if setting.method == "certified-channel":
+            release = GaussianRelease(1.0, float(setting.strength or 0), norm_enforced_at_release=True)
+            expected = [0.2 - release.certify_advantage(2).bound, release.certify_accuracy([0.5, 0.5]).bound]
+            assert certified == pytest.approx(expected, abs=1e-4)
+        else:
+            assert certified == [None, None]  # an attacker's figure never becomes a guarantee
+
+
+def test_more_than_two_values_leave_theorem_1_and_the_printed_form_out(study: Callable[..., StudyResults]) -> None:
+    found = theory(settings_of(study(**ONE)), "income", "race")
+    assert found is not None
+    assert found["gap"] is None
+    told = found["settings"][0]
+    assert told["error_corrected"] is told["error_printed"] is told["error"] is told["accuracy_printed"] is None
+    assert told["accuracy_corrected"] == pytest.approx(fano_accuracy_bound(1.2, 3), abs=1e-4)
+
+
+def test_results_of_an_earlier_version_have_none_and_a_page_all_the_same(study: Callable[..., StudyResults]) -> None:
+    parts = ("theory", "spent", "utility_only", "devices", "decensoring")
+    results = study(Made(**ONE, without={cell["id"]: parts for cell in Made(**ONE).planned()}))
+    assert theory(settings_of(results), "income", "sex") is None
+    data = page_data(results)
+    assert data["theory"] == [[None, None]]
+    assert [setting["spent"] for setting in data["settings"]] == [None] * len(data["settings"])
+
+
+def changed(results: StudyResults, method: str, **parts: Any) -> StudyResults:
+    cells = [replace(c, result={**c.result, **parts}) if c.method == method else c for c in results.cells]
+    return replace(results, cells=cells)
+
+
+def attacker(name: str, read: float) -> dict[str, Any]:
+    around = {"estimate": read, "low": read - 0.01, "high": read + 0.01}
+    names = ("accuracy", "balanced_accuracy", "auc", "advantage", "mutual_information_bits", "gap")
+    return {"name": name, **dict.fromkeys(names, around), "validation_balanced_accuracy": read}
+
+
+UNDONE = {
+    "sex": {
+        "attack": attacker("de-censoring", 0.9),
+        "control": attacker("equal capacity (de-censoring's control)", 0.7),
+        "gain": {"estimate": 0.2, "low": 0.15, "high": 0.25},
+    }
+}
+SPENT = {"bound": 3.2, "infinite": False, "assumptions": {"delta": 1e-5, "releases": 4}, "covers": "updates"}
+PARTS = {"decensoring": UNDONE, "spent": [SPENT], "utility_only": {"sex": 7}, "devices": 100}
+
+
+def test_what_else_cells_say_is_told(study: Callable[..., StudyResults]) -> None:
+    from fedveil.report import in_words
+
+    results = changed(study(**ONE), "adversarial", **PARTS)
+    said = {one.about: one.text for one in in_words(results, "income", "sex")}
+    assert said["decensoring"].startswith("De-censoring reads sex from adversarial (strength 2) at 0.90 [0.89, 0.91]")
+    assert "WORSE than the leakage on the frontier" in said["decensoring"]
+    assert "adversarial (strength 2): ε = 3.2, δ = 1e-05 in 4 updates" in said["spent"]
+    assert said["idle"].startswith("7 of 100 devices lack sex or hold one value of it")
+    pairs = [[pair_of(results, "income", name) for name in ("sex", "race")]]
+    data = gather(results, pairs, ["sex", "race"])
+    place = [setting["label"] for setting in data["settings"]].index("adversarial (strength 2)")
+    kinds = [(one["name"], one["kind"]) for one in data["attackers"][0][place]]
+    assert kinds[-3:] == [
+        ("de-censoring", "decensoring"),
+        ("equal capacity (de-censoring's control)", "decensoring-control"),
+        ("co-trained", "cotrained"),
+    ]
+    assert data["settings"][place]["spent"] == "ε = 3.2, δ = 1e-05 in 4 updates"
+    assert data["views"][0][0]["points"][place]["leakage"][0] < 0.85  # the frontier stays the panel's
+
+
+def test_de_censoring_beyond_a_certificate_contradicts_it(study: Callable[..., StudyResults]) -> None:
+    from fedveil.report import in_words
+
+    results = changed(study(**ONE), "certified-channel", decensoring=UNDONE)
+    said = {one.about: one.text for one in in_words(results, "income", "sex")}
+    assert "de-censoring reads sex at" in said["contradiction"]
+
+
+def test_theory_is_on_the_page(chromium: Any, tmp_path: Path) -> None:
+    from fedveil.report import write_report
+    from fedveil.studies.results import open_study
+
+    folder = Made(**ONE).write(tmp_path / "study")
+    for path in folder.glob("cells/m3-*/result.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), **PARTS}))
+    page = chromium.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda fault: faults.append(str(fault)))
+    page.goto(write_report(open_study(folder)).as_uri())
+    page.wait_for_selector("html[data-ready=yes]")
+    tables = page.locator("#theory table")
+    assert tables.count() == 2
+    assert tables.nth(0).locator("tbody tr").count() == sum(len(law.strengths) for law in METHODS.values())
+    words = page.locator("section:has(#theory)").inner_text()
+    assert "estimate, against the attackers tried" in words
+    assert "guarantee" in words
+    badges = tables.nth(1).locator("tr:has(.badge) th").all_inner_texts()
+    assert all(label.startswith("certified-channel") for label in badges)
+    assert len(badges) == 3
+    page.select_option("#setting", label="adversarial (strength 2)")
+    assert page.locator("#theory tr[aria-current=true]").count() == 2
+    assert "Spent on updates: ε = 3.2" in page.locator("#proved .spent").inner_text()
+    symbols = page.evaluate("document.getElementById('attackers').data[0].marker.symbol")
+    assert symbols[-3:] == ["square", "square", "diamond"]
+    page.select_option("#attribute", label="race")
+    assert page.locator("#theory table").count() == 1
+    assert "it says nothing" in page.locator("#theory").inner_text()
+    assert faults == []
+    page.close()
