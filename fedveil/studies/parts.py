@@ -88,13 +88,14 @@ def choose(kinds: Mapping[str, type], part: PartSettings, where: str, **further:
 
 def settings_of(kind: type) -> dict[str, inspect.Parameter]:
     """Return a part's settings: its constructor's parameters, annotations resolved where they can be."""
-    return options_of(kind.__init__, skip=1)  # type: ignore[misc]
+    # A dataclass's own hints: fields of a base are spelt in the words of the base's module, not of this one's.
+    return options_of(kind.__init__, 1, kind if dataclasses.is_dataclass(kind) else None)  # type: ignore[misc]
 
 
-def options_of(function: Callable[..., Any], skip: int = 0) -> dict[str, inspect.Parameter]:
+def options_of(function: Callable[..., Any], skip: int = 0, hinted: Any = None) -> dict[str, inspect.Parameter]:
     """Return a function's named parameters but the first few, annotations resolved where they can be."""
     try:
-        hints = typing.get_type_hints(function)
+        hints = typing.get_type_hints(hinted or function)
     except Exception:  # a name that only a type checker knows: such a setting is passed on unchecked
         hints = {}
     parameters = list(inspect.signature(function).parameters.values())[skip:]

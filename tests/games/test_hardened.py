@@ -18,6 +18,7 @@ from fedveil.games.losses import cross_entropy
 from fedveil.information.kernels import hsic, mmd
 from fedveil.models import mlp
 from fedveil.shields import CertifiedChannel
+from fedveil.studies.parts import make
 
 EVERYTHING = {
     "adversaries": 3, "restarts": 1, "privacy_steps": 2, "kernel_weight": 2.0, "sigma": 0.3, "bound": "confusion",
@@ -292,6 +293,14 @@ def test_bad_settings_are_told(wrong, says):
     with pytest.raises(InputError, match=says) as fault:
         Run(Federation(make_data(), 4), Hardened(**wrong))
     assert "\n" not in str(fault.value)
+
+
+def test_a_study_knows_the_types_of_what_is_inherited():
+    """Fields of the base are spelt in its module's words."""
+    made = make(Hardened, {"optimiser": {"kind": "adam", "learning_rate": 0.5}, "critic": [5]}, "game")
+    assert (made.optimiser, made.critic) == (Adam(0.5), (5,))
+    with pytest.raises(InputError, match=r"game\.networks: 'heavy' is not allowed"):
+        make(Hardened, {"networks": "heavy"}, "game")
 
 
 def test_the_critic_has_the_layers_that_were_named():
