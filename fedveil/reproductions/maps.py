@@ -131,9 +131,9 @@ class Maps(Shown):
                     )
                 axes.set_title(
                     f"{row['data']}, {row['attribute']}: {panel['title']}\n"
-                    f"retrained {panel['retrained_balanced_accuracy']['estimate']:.3f}; 1-NN "
-                    f"{panel['neighbour_in_space']['estimate']:.3f}, on the map "
-                    f"{panel['neighbour_on_map']['estimate']:.3f} (guessing {1 / len(row['values']):.3f})",
+                    f"retrained attackers {panel['retrained_balanced_accuracy']['estimate']:.3f}\n"
+                    f"1-NN {panel['neighbour_in_space']['estimate']:.3f}, on the map "
+                    f"{panel['neighbour_on_map']['estimate']:.3f}; guessing {1 / len(row['values']):.3f}",
                     fontsize=7.5,
                     loc="left",
                 )

@@ -71,7 +71,8 @@ class MethodMatrix(Shown):
                 for attribute in one.results.attributes:
                     rows = [self._row(one, point, seconds, task, attribute) for point in points]
                     start = {"study": one.results.name, "data": one.plan.study.data.source, "task": task}
-                    blocks.append({**start, "attribute": attribute, "rows": rows})
+                    chance = one.results.frontier(task, attribute).chance
+                    blocks.append({**start, "attribute": attribute, "chance": chance, "rows": rows})
         printed = {
             name: {one["source"]: one["marks"] for one in paper if one.get("method") == name and "marks" in one}
             for name in dict.fromkeys(str(one["method"]) for one in paper if "marks" in one)
@@ -182,7 +183,7 @@ class MethodMatrix(Shown):
             columns = (
                 ("times_reference", "device seconds per round, × no defence"),
                 ("utility_lost", f"accuracy of {block['task']} lost"),
-                ("leakage", f"retrained attackers on {block['attribute']}"),
+                ("leakage", f"retrained attackers on {block['attribute']} (dashed: guessing)"),
             )
             for axes, (name, words) in zip(line, columns, strict=True):
                 figures = [row[name] or {"estimate": 0.0, "low": 0.0, "high": 0.0} for row in rows]
@@ -191,7 +192,7 @@ class MethodMatrix(Shown):
                 axes.barh(labels, values, xerr=spread, color="#0072b2", alpha=0.8, error_kw={"elinewidth": 0.7})
                 axes.set_xlabel(words, fontsize=8)
                 axes.tick_params(labelsize=7.5)
-            line[2].set_xlim(left=0.5 if min(row["leakage"]["estimate"] for row in rows) > 0.5 else 0.0)
+            line[2].axvline(block["chance"], color="#c25400", linestyle="--", linewidth=0.9)
 
 
 def provable(row: dict[str, Any]) -> str:

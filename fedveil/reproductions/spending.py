@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedveil.federation.progress import RoundRecord
-from fedveil.federation.run import Run
 from fedveil.shields.message import Kind
 from fedveil.shields.noise import KINDS, NoiseShield
-from fedveil.shields.noise_accounting import spent_in
-from fedveil.studies.cells import load_data, make_federation, make_game
+from fedveil.studies.cells import load_data, make_federation
 
 if TYPE_CHECKING:
-    from fedveil.certificates import Certificate
     from fedveil.studies.check import Plan
     from fedveil.studies.results import CellResult
 
@@ -20,28 +16,21 @@ if TYPE_CHECKING:
 def spent_of(plan: Plan, cell: CellResult) -> dict[str, Any] | None:
     """Return what a cell's noise shield spent on the device (or person) that spent most; None without such a shield.
 
-    Noise on updates is counted over the rounds in which the busiest device spoke, from the cell's recorded rounds;
-    noise on inputs and representations over one release per person. `epsilon` is None where it is infinite.
+    Noise on updates is counted over the rounds in which the busiest device spoke, as the cell's result says; noise on
+    inputs and representations over one release per person. `epsilon` is None where it is infinite.
     """
     method = plan.method(cell.method)
-    federation = make_federation(plan.study, method, cell.strength, cell.seed, load_data(plan.study, cell.seed))
-    shield = federation.shield
+    data = load_data(plan.study, cell.seed)
+    shield = make_federation(plan.study, method, cell.strength, cell.seed, data).shield
     if not isinstance(shield, NoiseShield):
         return None
-    if KINDS[shield.place] is not Kind.UPDATE:
-        return _plain(shield.spent(1), shield)
-    run = Run(federation, make_game(method, cell.strength))
-    run.progress.history = [RoundRecord(**record) for record in cell.metrics]
-    (certificate,) = spent_in(run)
-    return _plain(certificate, shield)
-
-
-def _plain(certificate: Certificate, shield: NoiseShield) -> dict[str, Any]:
-    finite = certificate.bound < float("inf")
+    on_updates = KINDS[shield.place] is Kind.UPDATE
+    certificate = cell.result["spent"][0] if on_updates else shield.spent(1).as_dict()
+    finite = shield.clip is not None
     return {
-        "epsilon": certificate.bound if finite else None,
-        "delta": certificate.assumptions.get("delta") if finite else None,
-        "releases": certificate.assumptions.get("releases") if finite else None,
+        "epsilon": certificate["bound"] if finite else None,
+        "delta": certificate["assumptions"].get("delta") if finite else None,
+        "releases": certificate["assumptions"].get("releases") if finite else None,
         "place": shield.place,
         "clip": shield.clip,
     }

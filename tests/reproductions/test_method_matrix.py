@@ -10,6 +10,7 @@ import pytest
 from tiny_preset import GAME
 
 from fedveil.reproductions.device_cost import ratio_of
+from fedveil.reproductions.method_matrix import provable
 
 Reproduced = Callable[..., tuple[dict[str, Any], Path, str]]
 METHODS = [
@@ -53,7 +54,9 @@ def test_every_cell_is_measured(reproduced: Reproduced) -> None:
     assert found["shows"]["unmeasured"] == {"MPC": "needs Flower's SecAgg+"}
     assert found["shows"]["paper"]["MPC"] == {"Table 1": {"provable": True, "accurate": True}}
     assert "not measured: needs Flower's SecAgg+" in said
-    assert "balanced accuracy ≤" in said
+    assert provable(rows["certified"]).startswith("balanced accuracy ≤")
+    assert provable(rows["noise"]).startswith("ε = ")
+    assert provable(rows["tappfl"]) == "none"
     assert (folder / "tiny.png").read_bytes().startswith(b"\x89PNG")
 
 
