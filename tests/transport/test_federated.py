@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from fedveil.data import Attribute, AttributeData, Split
 from fedveil.errors import InputError
 from fedveil.randomness import torch_generator
+from fedveil.shields.transport import Transport
 from fedveil.transport.chart import Recipe
 from fedveil.transport.columns import learn_columns
 from fedveil.transport.federated import Plan
@@ -94,3 +96,27 @@ def test_aligned_columns_are_refused():
     with pytest.raises(InputError, match="nothing to turn into codes"):
         fitted(crowd(200), 1, keep=dict.fromkeys(NAMES, 1.0), strength=0.9)
     assert torch.is_tensor(fitted(crowd(200), 3)[1].centres)
+
+
+def test_a_device_with_nobody_answers_nothing():
+    """It sends noise or zeros like any other; the map does not change."""
+    people = crowd(500)
+    columns = learn_columns(people.x, NAMES, np.random.default_rng(0))
+    nobody = People(people.x[:0], people.u[:0])
+    found = []
+    for devices in ([people], [nobody, people]):
+        poll = Poll(devices, math.inf, np.random.default_rng(0))
+        learned, _ = learn_table(poll, columns, 2, Recipe(codes=6), Plan(questions=6), np.random.default_rng(3))
+        found.append(learned.b)
+    np.testing.assert_allclose(found[0], found[1], atol=1e-9)
+
+
+def test_the_shield_spends_what_it_may():
+    """`epsilon` in the shield's settings: the counts spend at most that, and a certificate can be had."""
+    people = crowd(3000)
+    split = np.repeat([0, 2], [2000, 1000]).astype(np.int8)
+    u = Attribute("u", people.u, ("a", "b"))
+    data = AttributeData(people.x.astype(np.float32), {"u": u}, split, columns=tuple(NAMES), name="crowd")
+    shield = Transport("u", codes=8, temperature=0.2, questions=20, epsilon=3.0).prepared(data, 0)
+    assert 2.5 < shield.chart_.epsilon <= 3.0
+    assert 0.5 < shield.certify(data, data.rows(Split.TEST), 0).bound < 0.65
