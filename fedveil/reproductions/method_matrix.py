@@ -129,24 +129,15 @@ class MethodMatrix(Shown):
         for block in found["blocks"]:
             title = f"Measured: {block['data']}, {block['task']} against {block['attribute']}"
             table = Table(title=Text(title), title_justify="left")
-            for heading in (
-                "method",
-                "at",
-                "reads",
-                "s per round",
-                "× none",
-                "kB up",
-                "provable",
-                "accuracy lost",
-                "leaks",
-            ):
+            costs = ("s per round", "× none", "kB up")
+            for heading in ("method", "at", "game reads", *costs, "provable", "accuracy lost", "leaks"):
                 table.add_column(heading)
             for row in block["rows"]:
                 trained = row["seconds_per_round"] is not None
                 table.add_row(
                     Text(row["method"] + (f" ({row['paper_name']})" if row["paper_name"] else "")),
                     at(row["strength"]),
-                    Text(", ".join(row["reads"]) or "nothing"),
+                    ", ".join(row["reads"]) or "–",
                     f"{row['seconds_per_round']:.3f}" if trained else "no training",
                     with_interval(row["times_reference"], 2),
                     f"{row['bytes_per_round'] / 1000:.1f}" if trained else "0",
@@ -164,7 +155,7 @@ class MethodMatrix(Shown):
         missing = [f"{name}: not measured: {why}." for name, why in found["unmeasured"].items()]
         return [
             *missing,
-            "reads: what the game's stages declare; the engine withholds the rest, so a game without y is "
+            "game reads: what the game's stages declare; the engine withholds the rest, so a game without y is "
             "task-agnostic in fact. s per round: processor seconds of one device of median size, one thread, methods "
             "by turns; × none: median and quartiles over turns. kB up: sent per device and round.",
             "accuracy lost: against no defence, paired over test people. leaks: balanced accuracy of retrained "
