@@ -15,12 +15,14 @@ from torch import Tensor
 
 from fedveil.data.attribute import Attribute, IntArray
 from fedveil.data.attribute_data import Split, random_split
+from fedveil.data.partition import IID, Partitioner
+from fedveil.data.strata import joint_strata
 from fedveil.errors import InputError
 from fedveil.federation.exchange import send_updates
 from fedveil.federation.inputs import varying
 from fedveil.federation.view import EVERY_OBSERVER, Capability, FloatArray, Pool, View
 from fedveil.games.game import Stage
-from fedveil.randomness import numpy_generator
+from fedveil.randomness import child_seed, numpy_generator
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run
@@ -32,12 +34,29 @@ PARTS = ("updates", "parameters", "statistics")
 
 
 def shadow_rows(run: Run, shadows: int) -> list[IntArray]:
-    """Deal the validation records evenly to so many shadow devices."""
-    rows = run.federation.data.rows(Split.VALIDATION)
+    """Deal the validation records to so many shadow devices, in the way in which real devices got theirs.
+
+    The federation's partitioner deals them, so that shadows are as uneven as those whom they stand for. Where it makes
+    a device of every group or record, so many of these are drawn.
+    """
+    data, seed = run.federation.data, run.federation.seed
+    rows = data.rows(Split.VALIDATION)
     if shadows < 0 or len(rows) < shadows:
         raise InputError(f"{shadows} shadow devices for {len(rows)} validation records; ask for fewer, and not below 0")
-    order = numpy_generator(run.federation.seed, "shadows").permutation(rows)
-    return [np.sort(part) for part in np.array_split(order, shadows)]
+    dealer = run.federation.devices if isinstance(run.federation.devices, Partitioner) else IID(shadows)
+    if getattr(dealer, "devices", None) is not None:
+        dealer = replace(dealer, devices=shadows)  # type: ignore[type-var]
+    own = data.take(rows)
+    try:
+        dealt = dealer.deal(
+            replace(own, split=np.full(len(own), Split.TRAIN, dtype=np.int8)), child_seed(seed, "shadows")
+        )
+    except InputError as fault:
+        raise InputError(f"{shadows} shadow devices cannot be dealt {len(rows)} validation records: {fault}") from None
+    if len(dealt) < shadows:
+        raise InputError(f"{shadows} shadow devices, but the validation records make {len(dealt)}; ask for fewer")
+    kept = np.sort(numpy_generator(seed, "shadows").choice(len(dealt), shadows, replace=False))
+    return [np.sort(rows[dealt.device(int(device))]) for device in kept]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +116,9 @@ def update_view(run: Run, what: str = "updates", seed: int = 0) -> View:
         return replace(view, grants=grants)
     shadow_vectors, labels, rounds = _seen(run, run.shadows, what)
     senders = _senders(run.shadows)
-    held_out = random_split(len(senders), seed=seed, validation=0.3, test=0.0, groups=senders) == Split.VALIDATION
+    strata = joint_strata(list(labels.values()))  # a value that few shadows have must be in both parts
+    split = random_split(len(senders), seed=seed, validation=0.3, test=0.0, strata=strata, groups=senders)
+    held_out = split == Split.VALIDATION
     known = Pool(shadow_vectors, labels, senders, rounds=rounds)
     vectors, labels, rounds = _seen(run, run.recorded, what)
     victims = Pool(vectors, labels, _senders(run.recorded), rounds=rounds)

@@ -23,6 +23,7 @@ from fedveil.studies.check import UPDATE_VIEWS
 from fedveil.studies.judging import judge_run
 from fedveil.studies.provenance import revision, versions
 from fedveil.studies.sampling import sampled_inputs
+from fedveil.studies.shadows import number_of_shadows
 from fedveil.studies.store import FORMAT, read_json, sound_result
 from fedveil.studies.study import Method, Study
 
@@ -114,7 +115,7 @@ def _train(study: Study, method: Method, run: Run, folder: Path, tell: Tell) -> 
         planned,
         callbacks=[after_round],
         record=attacks.rounds if watched else (),
-        shadows=attacks.shadows if watched and not run.shadow_rows else 0,
+        shadows=number_of_shadows(study, run) if watched and not run.shadow_rows else 0,
     )
 
 

@@ -16,10 +16,12 @@ from fedveil.studies.cells import (
     make_game,
     plan,
 )
+from fedveil.studies.shadows import check_shadows
 from fedveil.studies.study import Method, Study
 
 if TYPE_CHECKING:
     from fedveil.data import AttributeData
+    from fedveil.federation.run import Run
 
 UPDATE_VIEWS = ("updates", "parameters", "statistics")
 
@@ -109,7 +111,7 @@ def _check_fresh(study: Study, data: AttributeData) -> None:
             raise InputError(f"attacks.fresh: {fault}") from None
 
 
-def _check_views(study: Study, method: Method, run: object) -> None:
+def _check_views(study: Study, method: Method, run: Run) -> None:
     from fedveil.studies.judging import heads_fit, releases
 
     attacks, where = study.attacks, f"methods.{method.name}"
@@ -122,13 +124,10 @@ def _check_views(study: Study, method: Method, run: object) -> None:
     if attacks.view in UPDATE_VIEWS:
         if not attacks.rounds:
             raise InputError(f"attacks.rounds: a view of {attacks.view} needs recorded rounds; name some, such as [1]")
-        if not attacks.shadows:
-            raise InputError(
-                f"attacks.shadows: a view of {attacks.view} needs the attacker's own devices; say how many"
-            )
         late = [number for number in attacks.rounds if not 1 <= number <= rounds]
         if late:
             raise InputError(f"attacks.rounds: round {late[0]} is never played; {where} has {rounds}")
+        check_shadows(study, run)
     elif not releases(run, attacks.view):
         raise InputError(f"attacks.view: {where} releases no {attacks.view}; choose another view or game")
     if not heads_fit(study, run):

@@ -144,7 +144,9 @@ class Attacks(_Section):
     )
     draws: int = Field(1000, ge=100, le=10_000, description="Bootstrap draws behind each interval.")
     rounds: list[int] = Field(default_factory=list, description="Rounds whose updates are recorded, for such views.")
-    shadows: int = Field(0, ge=0, description="The attacker's own devices in those rounds.")
+    shadows: int = Field(
+        0, ge=0, description="The attacker's own devices in those rounds; 0: as many as validation records fill."
+    )
 
     @field_validator("attributes", "rounds")
     @classmethod

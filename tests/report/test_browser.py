@@ -97,7 +97,7 @@ def test_a_click_selects_everywhere(show, usual):
     page.wait_for_selector("#settings tr[aria-current=true]:has-text('sigma 4')")
     assert set(selected(page).values()) == {"certified-channel (sigma 4)"}
     assert "CERTIFIED ≤ 0.599" in page.locator("#selected-figures").inner_text()
-    assert page.locator("#proved .certificate").count() == 2
+    assert page.locator("#proved .certificate").count() == 3
     assert "CERTIFIED balanced accuracy ≤ 0.599" in page.locator("#proved .certificate").first.inner_text()
     styles = [page.locator(f"#proved .{kind}").first.evaluate("e => getComputedStyle(e).borderTopStyle")
               for kind in ("certificate", "estimate")]  # fmt: skip

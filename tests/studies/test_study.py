@@ -74,6 +74,17 @@ def refused(key: str, value: Any) -> str:
         ("attacks.attributes", ["w"], "attacks.attributes: 'w' is no sensitive attribute"),
         ("attacks.view", "reps", "attacks.view: 'reps' is not allowed; it should be 'representations'"),
         ("attacks", {"view": "updates"}, "attacks.rounds: a view of updates needs recorded rounds"),
+        (
+            "attacks",
+            {"view": "updates", "rounds": [1]},
+            "attacks.shadows: 60 validation records fill 0 devices of 105 records, as the federation's are",
+        ),
+        ("attacks", {"view": "updates", "rounds": [1], "shadows": 61}, "attacks.shadows: 61 shadow devices for 60"),
+        (
+            "attacks",
+            {"view": "updates", "rounds": [1], "shadows": 2},
+            "attacks.shadows: of 2 shadow devices fewer than 2",
+        ),
         ("attacks", {"view": "updates", "rounds": [9], "shadows": 3}, "round 9 is never played"),
         ("federation.partition", "dirichlet", "federation.partition: setting 'alpha' is missing"),
         ("federation.aggregation", "krumm", "did you mean 'krum'?"),
@@ -82,6 +93,15 @@ def refused(key: str, value: Any) -> str:
 )
 def test_faults_are_told_by_field_value_and_what_is_allowed(key: str, value: Any, said: str) -> None:
     assert said in refused(key, value)
+
+
+@pytest.mark.parametrize("strength", [-0.1, 1.5, float("inf")])
+def test_a_lambda_outside_0_and_1_is_refused_by_name(strength: float) -> None:
+    method = {"name": "tappfl", "game": {"kind": "tappfl", "attribute": "u"}, "strengths": [strength]}
+    said = refused("methods", [method])
+    assert said.partition(":")[0] in ("methods.tappfl.game", "tiny.yaml")
+    assert "methods.tappfl" in said
+    assert f"{strength:g}" in said
 
 
 def test_a_missing_field_is_named_with_what_it_is_for() -> None:

@@ -115,3 +115,28 @@ def test_bad_input(write_study: Callable[..., Path], tmp_path: Path, arguments: 
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("shield", "varies", "strengths"),
+    [
+        ({"kind": "dp-gaussian", "clip": 1.0}, "shield.sigma", [0.1, 5]),
+        ({"kind": "compression"}, "shield.keep", [0.01, 0.5]),
+    ],
+)
+def test_a_leakage_that_noise_or_compression_of_updates_cannot_reach_is_said_to_be_unreachable(
+    write_study: Callable[..., Path], tmp_path: Path, shield: dict[str, Any], varies: str, strengths: list[float]
+) -> None:
+    """What they do to updates hides little of what is released afterwards: no strength brings it near chance."""
+    method = {"name": "m", "game": "undefended", "shield": shield, "varies": varies, "strengths": strengths}
+    study = write_study(methods=[method], drop_columns=[0], data={**DATA}, federation={"devices": 4, "rounds": 1})
+    done = fedveil_here("tune", study, "--leakage", "0.51", "--method", "m", "--out", tmp_path / "out", "--json")
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0, done.stderr
+    (found,) = last_json(done)["methods"]
+    assert found["status"] == "unreachable"
+    assert found["strength"] in strengths
+    nearest = min(one["validation"]["leakage"] for one in found["tried"])
+    assert found["validation"]["leakage"] == nearest > 0.51
+    assert "unreachable" in done.stderr
+    assert f"{found['strength']:g}" in done.stderr
