@@ -83,7 +83,10 @@ def _of_images(paper: bool, features: tuple[int, ...], values: int, start: Start
     _, inner = convolutions(features, plan, torch.Generator(), patch=patch)
 
     def extractor(generator: torch.Generator) -> nn.Module:
-        return nn.Sequential(convolutions(features, plan, generator, patch=patch)[0], nn.Tanh())
+        stack, _ = convolutions(features, plan, generator, patch=patch)
+        # As on tables, no ReLU before the tanh: it would halve r's range, and let an f that hides all die.
+        kept = stack[:-1] if isinstance(stack[-1], nn.ReLU) else stack
+        return nn.Sequential(kept, nn.Tanh())
 
     def behind(shape: tuple[int, ...], layers: Layers, sizes: tuple[int, ...]) -> Build:
         def build(generator: torch.Generator) -> nn.Module:
