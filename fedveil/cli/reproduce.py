@@ -19,6 +19,7 @@ from fedveil.cli.run import (
     report_failures,
     rows_table,
     run_shown,
+    say_results,
 )
 from fedveil.errors import InputError
 from fedveil.plain import plain
@@ -79,10 +80,7 @@ def reproduce(
     found = {"study": name, "scale": scale, "complete": all(ran.results.complete for ran in runs), "rows": rows}
     console.print(rows_table(rows))
     for ran in runs:
-        for task in ran.results.tasks:
-            for attribute in ran.results.attributes:
-                for line in ran.results.frontier(task, attribute).in_words():
-                    console.print(line, markup=False)
+        say_results(ran.results, console)
     if preset.shows is not None:
         played = [Played(plan, ran.results) for plan, ran in zip(plans, runs, strict=True)]
         found["shows"] = show(preset, played, folder, console) if found["complete"] else None
