@@ -21,6 +21,7 @@ def test_the_printed_critic_starts_as_a_constant_but_for_he_s_weights():
 
 
 @pytest.mark.parametrize(("kind", "low", "high"), [("torch", 0.0, 0.02), ("he", 0.3, 3.0)])
+@torch.no_grad()
 def test_convolutions_start_the_same_way(kind, low, high):
     layers = [16] * 6
     stack, _ = convolutions((3, 16, 16), layers, torch.Generator().manual_seed(0), start=kind)
