@@ -256,7 +256,7 @@ function buildTheory() {
     : theoremTable("Theorem 1: hiding costs accuracy", [
       "The two values of ", name(attributeName()), ` differ by Δ = ${digits(theory.gap)} in how often `, name(taskName()), " has its second value. Whoever hides the one must err on the other: the error among people of one value plus the error among those of the other is at least Δ less the best attacker's advantage (0: guessing, 1: certainty). ",
       "Corrected: that much for every classifier. Printed: Δ − 2R·C·advantage, with R a bound on the release's norm and C the classifier's Lipschitz constant; for one that answers yes or no 2R·C is 1 or more, so the printed limit is shown at its best, and is never the stronger. ",
-      "A better attacker has a larger advantage and lowers both limits."],
+      "A better attacker has a larger advantage and lowers both limits. Certified: the corrected form with a certificate's bound on every attacker's advantage, for Δ as these test people have it."],
     ["Setting", "Advantage, measured", "Error summed, measured", "Corrected: at least about", "Printed, at its best: about", "Certified"], theory,
     (t) => [figureCell(t.advantage), plainCell(t.error), atLeastCell(t.error_corrected), atLeastCell(t.error_printed), certifiedCell("≥", t.error_certified)]);
   const two = theoremTable("Theorem 2: not knowing limits guessing", [
