@@ -127,7 +127,6 @@ def _check_views(study: Study, method: Method, run: Run) -> None:
         late = [number for number in attacks.rounds if not 1 <= number <= rounds]
         if late:
             raise InputError(f"attacks.rounds: round {late[0]} is never played; {where} has {rounds}")
-        check_shadows(study, run)
     elif not releases(run, attacks.view):
         raise InputError(f"attacks.view: {where} releases no {attacks.view}; choose another view or game")
     if not heads_fit(study, run):
@@ -137,6 +136,8 @@ def _check_views(study: Study, method: Method, run: Run) -> None:
                 f"tasks: {others[0]!r} needs representations to learn from, but in {where} the model's own outputs are "
                 f"scored, on the target alone; leave it out"
             )
+    if attacks.view in UPDATE_VIEWS:
+        check_shadows(study, run)
 
 
 def digest_of(data: AttributeData) -> str:
