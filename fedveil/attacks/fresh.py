@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedveil.attacks.attack import Attack, FloatArray
+from fedveil.attacks.judgement import FRESH
 from fedveil.attacks.trial import Question, Trial, tried
 from fedveil.data.attribute import IntArray
 from fedveil.data.attribute_data import Split, random_split
@@ -25,9 +26,6 @@ from fedveil.errors import InputError
 from fedveil.federation.view import Pool, View
 from fedveil.measures import Predictions, counting_units
 from fedveil.randomness import child_seed
-
-NOTE = " (fresh people)"
-"""What stands behind such an attacker's name."""
 
 LEAST = 8
 """People (or groups) of every value below which halves, and parts of halves, would lack some value."""
@@ -55,7 +53,7 @@ class CrossTrial:
     ) -> Trial:
         """Return the trial of an attacker on all victims; what it says of the parts that calibrate ranks it."""
         seen, made = self.predictions(name, make, view, attribute, look)
-        return Trial.of(name + NOTE, seen, made, view.victims.groups, self.draws, self.bootstrap())
+        return Trial.of(name + FRESH, seen, made, view.victims.groups, self.draws, self.bootstrap())
 
     def predictions(
         self, name: str, make: Callable[[], Attack], view: View, attribute: str, look: Callable[[Pool], FloatArray]

@@ -12,6 +12,9 @@ from rich.text import Text
 from fedveil.figures import Estimate
 from fedveil.measures import FloatArray
 
+FRESH = " (fresh people)"
+"""What stands behind the name of an attacker who learned from people whom the defence was never fitted on."""
+
 
 @dataclass(frozen=True)
 class AttackerFigures:
@@ -130,8 +133,9 @@ class Judgement:
         """Say what the figures mean, a line each."""
         worst, chance = self.worst, 1 / len(self.classes)
         p_value = f"p = {self.adjusted_p_value:.2g}" if self.adjusted_p_value > 1e-12 else "p < 1e-12"
+        chosen = "of its kind and the panel's the stronger" if worst.name.endswith(FRESH) else "chosen on validation"
         lines = [
-            f"{self.attribute}: the strongest attacker ({worst.name}, chosen on validation) reads it at balanced "
+            f"{self.attribute}: the strongest attacker ({worst.name}, {chosen}) reads it at balanced "
             f"accuracy {worst.balanced_accuracy.estimate:.3f}, where guessing gives {chance:.3f}, and gains "
             f"{worst.mutual_information_bits.estimate:.3f} bits.",
             f"{self.n[2]:,} victims could have shown an advantage of {self.detectable_advantage:.3f} or more; guessing "
@@ -177,14 +181,14 @@ def as_table(judgement: Judgement) -> Table:
             attacker.mutual_information_bits,
         )
         table.add_row(Text(attacker.name), *map(str, figures), style="bold" if rank == 0 else None)
-    chance = 1 / len(judgement.classes)
+    chance, fresh = 1 / len(judgement.classes), any(one.name.endswith(FRESH) for one in judgement.attackers)
     table.add_row(
         "(guessing)", f"{chance:.3f}", f"{judgement.prior.estimate:.3f}", "0.500", "0.000", "0.000", style="dim"
     )
     table.caption = (
         f"Estimates against the attackers tried, not guarantees; {level} intervals over {judgement.n[2]:,} victims"
         + (f" in {judgement.groups:,} groups" if judgement.groups is not None else "")
-        + ". Strongest by validation first."
+        + (". First the one that counts." if fresh else ". Strongest by validation first.")
     )
     table.caption_justify = "left"
     return table

@@ -10,8 +10,8 @@ from scipy.special import ndtr
 
 from fedveil import plugins
 from fedveil.attacks.attack import Attack, FloatArray
-from fedveil.attacks.fresh import NOTE, CrossTrial, check_enough
-from fedveil.attacks.judgement import Beyond, Judgement
+from fedveil.attacks.fresh import CrossTrial, check_enough
+from fedveil.attacks.judgement import FRESH, Beyond, Judgement
 from fedveil.attacks.trial import Question, Trial
 from fedveil.errors import InputError, nearest
 from fedveil.federation.view import Pool, View
@@ -126,7 +126,7 @@ class Panel:
         trials = []
         for name in self.attackers:
             if self.progress:
-                self.progress(f"{attribute}: {name}{NOTE}")
+                self.progress(f"{attribute}: {name}{FRESH}")
             trials.append(crossed.run(name, self._maker(asked, attribute, name), asked, attribute, _everything))
         return sorted(trials, key=lambda trial: -trial.validation_balanced_accuracy)
 

@@ -8,7 +8,8 @@ import pytest
 from fedveil import plugins
 from fedveil.attacks import panel
 from fedveil.attacks.attack import Attack
-from fedveil.attacks.fresh import NOTE, CrossTrial, halves
+from fedveil.attacks.fresh import CrossTrial, halves
+from fedveil.attacks.judgement import FRESH
 from fedveil.data import Attribute
 from fedveil.errors import InputError
 from fedveil.federation.view import Pool, View
@@ -37,10 +38,12 @@ def test_what_only_others_show_is_read_by_those_who_learned_from_others():
     """The defence balanced its own people exactly, and with the opposite sign those of others are a little off."""
     seen = view((-0.02, 0.4))
     found, panel_alone = judge(seen), judge(seen, fresh=False)
-    assert [one.name for one in found.attackers] == ["logistic" + NOTE, "logistic"]
+    assert [one.name for one in found.attackers] == ["logistic" + FRESH, "logistic"]
     assert found.worst.balanced_accuracy.estimate > 0.62  # Φ(0.4) = 0.655 is the best there is
     assert panel_alone.worst.balanced_accuracy.estimate < found.worst.balanced_accuracy.estimate - 0.05
     assert found.worst.balanced_accuracy.estimate < 0.69
+    assert "of its kind and the panel's the stronger" in found.in_words()[0]
+    assert "chosen on validation" in panel_alone.in_words()[0]
     assert found.draws["balanced_accuracy"][0] == found.worst.balanced_accuracy.estimate
     # What may choose between releases has never seen the victims: it is the panel's own figure.
     panel_s = panel_alone.worst.validation_balanced_accuracy
@@ -52,7 +55,7 @@ def test_what_only_others_show_is_read_by_those_who_learned_from_others():
 def test_where_the_panel_reads_more_it_counts_and_both_are_told():
     seen = view((0.8, 0.8), n=900)
     found, alone = judge(seen), judge(seen, fresh=False)
-    assert {one.name for one in found.attackers} == {"logistic", "logistic" + NOTE}
+    assert {one.name for one in found.attackers} == {"logistic", "logistic" + FRESH}
     reads = [one.balanced_accuracy.estimate for one in found.attackers]
     assert reads[0] == max(reads)
     panel_s = next(one for one in found.attackers if one.name == "logistic")
@@ -87,7 +90,7 @@ def test_nobody_is_scored_by_an_attacker_who_learned_from_the_same_person(monkey
     monkeypatch.setattr(plugins, "load", lambda *_: Rote)
     monkeypatch.setattr(plugins, "found", lambda _: {"rote": None})
     found = judge(view((0.0, 0.0), n=600), attackers=("rote",))
-    assert {one.name for one in found.attackers} == {"rote", "rote" + NOTE}
+    assert {one.name for one in found.attackers} == {"rote", "rote" + FRESH}
     assert all(0.4 < one.balanced_accuracy.estimate < 0.6 for one in found.attackers)
 
 
@@ -131,5 +134,5 @@ def test_of_several_the_one_that_counts_is_chosen_inside_the_halves():
     r[:, 1] = np.abs(r[:, 1]) * np.sign(r[:, 0]) * (2 * u - 1)
     victims = Pool(r, {"u": Attribute("u", u, NAMES)})
     found = judge(View(pool(rng, 300, 0.0), pool(rng, 300, 0.0), victims), attackers=("logistic", "boosting"))
-    assert found.worst.name == "boosting" + NOTE
+    assert found.worst.name == "boosting" + FRESH
     assert found.worst.balanced_accuracy.estimate > 0.9
