@@ -10,6 +10,7 @@ from fedveil.data import Attribute, AttributeData, Split
 from fedveil.errors import InputError
 from fedveil.randomness import torch_generator
 from fedveil.shields.transport import Transport
+from fedveil.transport.chances import summed_chances
 from fedveil.transport.chart import Recipe
 from fedveil.transport.columns import learn_columns
 from fedveil.transport.federated import Plan
@@ -120,3 +121,19 @@ def test_the_shield_spends_what_it_may():
     shield = Transport("u", codes=8, temperature=0.2, questions=20, epsilon=3.0).prepared(data, 0)
     assert 2.5 < shield.chart_.epsilon <= 3.0
     assert 0.5 < shield.certify(data, data.rows(Split.TEST), 0).bound < 0.65
+
+
+@pytest.mark.parametrize("settings", [{"epsilon": math.inf}, {}, {"keep": {"wage": 0.0}, "strength": 0.9}])
+def test_summed_chances_are_those_of_the_draw(settings):
+    """What is certified is what is drawn, for either way to fit a table."""
+    people = crowd(6000)
+    u = Attribute("u", people.u, ("a", "b"))
+    split = np.zeros(6000, dtype=np.int8)
+    data = AttributeData(people.x.astype(np.float32), {"u": u}, split, columns=tuple(NAMES), name="crowd")
+    chart = Transport("u", codes=8, questions=10, temperature=0.2, **settings).prepared(data, 0).chart_
+    sums = summed_chances(chart, people.x, people.u, 2, torch_generator(0, "a"))
+    moved = chart.move(people.x, people.u, torch_generator(0, "a"))  # the same strata, codes drawn
+    seen = moved.strata * len(chart.centres) + moved.codes
+    drawn = np.array([np.bincount(seen[people.u == v], minlength=len(sums)) for v in (0, 1)]).T
+    assert (np.abs(sums - drawn) < 5 * np.sqrt(sums) + 5).all()
+    np.testing.assert_allclose(sums.sum(axis=0), np.bincount(people.u), rtol=1e-9)

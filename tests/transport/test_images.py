@@ -141,7 +141,7 @@ def test_many_devices_noise_and_bounds():
 
 
 def test_chances_are_those_of_the_draw():
-    """Summed chances and drawn codes agree, for images and for tables alike."""
+    """Summed chances and drawn codes agree."""
     data = bars(6000)
     u = data.attribute("u").codes
     chart = Transport("u", codes=8, questions=10).prepared(data, 0).chart_
