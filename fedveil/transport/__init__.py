@@ -11,6 +11,10 @@
 | `alignment` | one transported variable: a potential per stratum, value of u and cell |
 | `chart` | all steps in order, as a device applies them: `Chart` |
 | `fitting` | `fit_chart`, on training people |
+| `poll` | a server's questions, devices' clipped and noised sums, one exact budget |
+| `federated`, `federated_table` | a map by few questions of a poll |
+| `pictures`, `images` | images: coordinates without a label, codes' pictures or moved moments |
+| `chances` | chances of codes summed over held-out people, for the certificate |
 """
 
 from fedveil.transport.chart import Chart, Recipe
