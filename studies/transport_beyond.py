@@ -1,6 +1,7 @@
 """Transport beyond Adult's single attribute: images, two attributes, a budget for the counts, attacks on them.
 
-Prints every figure of docs/transport-beyond.md: twenty minutes on two cores that much other work shared. All is by retrained attackers
+Prints every figure of docs/transport-beyond.md: twenty minutes on two cores that much other work shared.
+All is by retrained attackers
 (panel `quick`: logistic, small network, boosting; the strongest on validation is reported) on test people they have
 not seen; heads and attackers learn from training people and are chosen on validation people.
 `python studies/transport_beyond.py budget` (or digits, cifar, attributes, attacks) makes one part.
