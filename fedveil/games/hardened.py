@@ -19,7 +19,7 @@ from fedveil.information.kernels import hsic, mmd
 from fedveil.models import mlp
 
 OTHER_SHAPES: tuple[tuple[int, ...], ...] = ((128,), (64, 64), (256, 128), ())
-"""Hidden layers of the second adversary and those after it; the first is the paper's. They repeat from the start."""
+"""Hidden layers of the second adversary and those after it; the first is that of `networks`. They repeat."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Hardened(TAPPFL):
 
     Attributes:
         bound: what f descends of u: "ce" (printed), "club" or "confusion".
-        adversaries: how many privacy networks E; the first has the paper's shape.
+        adversaries: how many privacy networks E; the first is that of `networks`, the others differ in shape.
         against: which of them f descends: the "worst" on the batch, or the "mean" of all.
         restarts: all adversaries start anew after so many rounds; 0: never.
         share_adversaries: whether the server averages them as it does f: they then learn from everybody.
