@@ -17,7 +17,7 @@ Named = dict[str, int]
 def pack(data: dict[str, Any], *, brief: bool = False) -> dict[str, Any]:
     """Return the data packed; a brief page leaves out the attackers' AUC and information."""
     strings: Named = {}
-    packed = dict(data)
+    packed = dict(data) | {"theorems": THEOREMS}
     packed["views"] = [
         [view | {"points": [point and _point(point, strings) for point in view["points"]]} for view in row]
         for row in data["views"]
@@ -27,6 +27,10 @@ def pack(data: dict[str, Any], *, brief: bool = False) -> dict[str, Any]:
     ]
     packed["certificates"] = [
         [[_certificate(one, strings) for one in each] for each in by_setting] for by_setting in data["certificates"]
+    ]
+    packed["theory"] = [
+        [one and one | {"settings": [each and _theorems(each) for each in one["settings"]]} for one in row]
+        for row in data["theory"]
     ]
     rounds: Named = {}
     packed["losses"] = [
@@ -73,6 +77,26 @@ def _certificate(one: dict[str, Any], strings: Named) -> list[Any]:
         [_place(strings, text) for text in one["does_not_cover"]],
         _place(strings, f"{one['method']}. {one['citation']}."),
     ]
+
+
+THEOREMS = (
+    "advantage",
+    "accuracy",
+    "error",
+    "error_corrected",
+    "error_printed",
+    "error_certified",
+    "equivocation",
+    "accuracy_corrected",
+    "accuracy_printed",
+    "accuracy_certified",
+)
+"""A setting's figures for the theorems, in the order in which they are packed."""
+
+
+def _theorems(each: dict[str, Any]) -> list[Any]:
+    figures = [each[name] for name in THEOREMS]
+    return [_short(one) if isinstance(one, list) else one for one in figures]
 
 
 def _place(named: Named, text: object) -> int:

@@ -12,6 +12,7 @@ function unpack(data) {
   data.losses = data.losses.map((runs) => runs.map(([seed, curves]) => ({ seed, curves: curves.map((c) => ({ name: word(c[0]), x: data.rounds[c[1]], y: c[2] })) })));
   data.certificates = data.certificates.map((settings) => settings.map((each) => each.map((c) => ({ quantity: word(c[0]), sign: c[1], bound: c[2], confidence: c[3],
     assumptions: c[4].map((pair) => pair.map(word)), not_covered: c[5].map(word), method: word(c[6]) }))));
+  for (const one of data.theory.flat()) if (one) one.settings = one.settings.map((each) => each && Object.fromEntries(data.theorems.map((key, k) => [key, each[k]])));
   return data;
 }
 
