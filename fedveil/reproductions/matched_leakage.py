@@ -12,6 +12,9 @@ from fedveil.errors import InputError
 from fedveil.randomness import numpy_generator
 from fedveil.reproductions.shown import PaperFigures, Played, Shown, at, cells_of, with_interval
 from fedveil.reproductions.spending import spent_in_words, spent_of
+from fedveil.shields.message import Kind
+from fedveil.shields.shield import Identity
+from fedveil.studies.cells import load_data, make_federation
 from fedveil.studies.frontier import Frontier, Point
 from fedveil.studies.hypervolume import shown as plain_figure
 from fedveil.studies.rows import CHANCES, averaged
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fedveil.studies.check import Plan
+    from fedveil.studies.results import CellResult
 
 ATTACKERS = {"retrained": "retrained attackers", "cotrained": "co-trained adversary (weak)"}
 
@@ -69,8 +73,7 @@ class MatchedLeakage(Shown):
         for point in frontier.points:
             cells = cells_of(played, point.method)[point.strength]
             spent = [spent_of(played.plan, cell) for cell in cells]
-            cotrained = [cell.result["cotrained"].get(attribute) for cell in cells]
-            known = [one for one in cotrained if one is not None]
+            known = _cotrained_figures(played, cells, attribute)
             points.append(
                 {
                     "method": point.method,
@@ -128,7 +131,8 @@ class MatchedLeakage(Shown):
         said = [
             "Levels are balanced accuracies. 'unreachable': the method leaks more at every strength tried. Above a "
             "method's highest leakage its best utility stands. The co-trained adversary's strengths were chosen on the "
-            "figures shown. ε is what the busiest device (or each person) really spent.",
+            "figures shown; it is left out where noise is added to what it reads. ε is what the busiest device (or each "
+            "person) really spent.",
         ]
         return said + [f"{one['source']}: {one['matched']}" for one in found["paper"]]
 
@@ -137,17 +141,17 @@ class MatchedLeakage(Shown):
         from fedveil.report.marks import marks
 
         panels = found["panels"]
-        canvas.set_size_inches(9.6, 3.9 * len(panels))
+        canvas.set_size_inches(9.6, 5.0 * len(panels))
         grid = canvas.subplots(len(panels), 2, squeeze=False, sharey="row")
         for row, panel in enumerate(panels):
             looks = marks(list(dict.fromkeys(point["method"] for point in panel["points"])))
             for axes, (attacker, words) in zip(grid[row], ATTACKERS.items(), strict=True):
-                for method, at_levels in panel["matched"][attacker].items():
+                for number, (method, at_levels) in enumerate(panel["matched"][attacker].items()):
                     reached = [(x, y) for x, y in zip(found["levels"], at_levels["utility"], strict=True) if y]
                     label = method if reached else f"{method}: unreachable"
                     look = looks[method]
                     axes.errorbar(
-                        [level for level, _ in reached],
+                        [level + 0.0012 * (number - 4) for level, _ in reached],  # apart, to be told apart
                         [figure["estimate"] for _, figure in reached],
                         yerr=[[_reach(figure, end) for _, figure in reached] for end in ("low", "high")],
                         color=look.light,
@@ -160,7 +164,7 @@ class MatchedLeakage(Shown):
                 axes.axhline(panel["utility_prior"], color="#565b63", linestyle="--", linewidth=0.8)
                 axes.set_xticks(found["levels"])
                 axes.set_xlabel(f"balanced accuracy of reading {panel['attribute']}: {words}", fontsize=8)
-                axes.legend(fontsize=6, frameon=False)
+                axes.legend(fontsize=6.5, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
             grid[row][0].set_ylabel(f"{panel['data']}: accuracy of {panel['task']} (dashed: prior)", fontsize=8)
 
 
@@ -172,14 +176,27 @@ def _most(spent: dict[str, Any]) -> float:
     return float("inf") if spent["epsilon"] is None else float(spent["epsilon"])
 
 
+def _cotrained_figures(played: Played, cells: Sequence[CellResult], attribute: str) -> list[dict[str, Any]]:
+    """Return the co-trained adversary's figures, one per cell; none where it has not seen what is released.
+
+    It reads r as the extractor gives it: with a shield on representations, that is not what leaves.
+    """
+    plan = played.plan
+    data = load_data(plan.study, cells[0].seed)
+    shield = make_federation(plan.study, plan.method(cells[0].method), cells[0].strength, cells[0].seed, data).shield
+    if not isinstance(shield, Identity) and Kind.REPRESENTATION in shield.acts_on:
+        return []
+    found = [cell.result["cotrained"].get(attribute) for cell in cells]
+    known = [one for one in found if one is not None]
+    return known if len(known) == len(cells) else []
+
+
 def _cotrained(played: Played, point: Point, attribute: str) -> Point | None:
     """Return a point with the co-trained adversary's leakage, normal draws of its interval's width behind it."""
-    cells = cells_of(played, point.method)[point.strength]
-    found = [cell.result["cotrained"].get(attribute) for cell in cells]
-    known = [one["balanced_accuracy"] for one in found if one is not None]
-    if len(known) < len(cells):
+    known = _cotrained_figures(played, cells_of(played, point.method)[point.strength], attribute)
+    if not known:
         return None
-    figure = averaged(known, CHANCES)
+    figure = averaged([one["balanced_accuracy"] for one in known], CHANCES)
     normal = numpy_generator(0, "co-trained draws").standard_normal(len(point.utility_draws))
     draws = np.clip(figure.estimate + normal * (figure.high - figure.low) / (2 * 1.96), 0, 1)
     return replace(
