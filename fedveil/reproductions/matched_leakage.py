@@ -131,8 +131,8 @@ class MatchedLeakage(Shown):
         said = [
             "Levels are balanced accuracies. 'unreachable': the method leaks more at every strength tried. Above a "
             "method's highest leakage its best utility stands. The co-trained adversary's strengths were chosen on the "
-            "figures shown; it is left out where noise is added to what it reads. ε is what the busiest device (or each "
-            "person) really spent.",
+            "figures shown; it is left out where noise is added to what it reads. ε is what the busiest device (or "
+            "each person) really spent.",
         ]
         return said + [f"{one['source']}: {one['matched']}" for one in found["paper"]]
 
