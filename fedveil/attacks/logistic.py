@@ -52,8 +52,9 @@ class Logistic(Attack):
                     best, self.model_, self.form_ = merit, model, form
 
     def scores(self, vectors: FloatArray) -> FloatArray:
-        """Return log-probabilities."""
-        return np.asarray(self.model_.predict_log_proba(self._seen(vectors, self.form_)), dtype=np.float64)
+        """Return log-probabilities; one too small for a float counts as the smallest there is, not as −∞."""
+        posterior = self.model_.predict_proba(self._seen(vectors, self.form_))
+        return np.asarray(np.log(np.maximum(posterior, np.finfo(np.float64).tiny)), dtype=np.float64)
 
     def _seen(self, vectors: FloatArray, form: FloatArray | None) -> FloatArray:
         return vectors if form is None else (vectors - self.mean_) @ form
