@@ -137,7 +137,8 @@ class Maps(Shown):
                     fontsize=7.5,
                     loc="left",
                 )
-            grid[number][0].legend(fontsize=6, frameon=True, markerscale=1.2, loc="best")
+            beneath = {"loc": "upper left", "bbox_to_anchor": (0, 0), "ncols": 2}
+            grid[number][0].legend(fontsize=6, frameon=False, markerscale=1.2, **beneath)
 
 
 def _raw(plan: Plan) -> tuple[str, float | None] | None:

@@ -30,7 +30,7 @@ ATTACKERS = {"retrained": "retrained attackers", "cotrained": "co-trained advers
 
 @dataclass(frozen=True)
 class MatchedLeakage(Shown):
-    """Each method's utility where it leaks a given balanced accuracy; "unreachable" where it always leaks more.
+    """Each method's utility where it leaks a given balanced accuracy; "unreachable" where it leaks more.
 
     With retrained attackers a method's strengths are those that validation leaves undominated, and utility lies on the
     straight line between neighbours (`Frontier.utility_at`). The co-trained adversary is not scored on validation:
@@ -129,10 +129,10 @@ class MatchedLeakage(Shown):
     def notes(self, found: dict[str, Any]) -> list[str]:
         """Say how levels were matched, and what the paper has."""
         said = [
-            "Levels are balanced accuracies. 'unreachable': the method leaks more at every strength tried. Above a "
-            "method's highest leakage its best utility stands. The co-trained adversary's strengths were chosen on the "
-            "figures shown; it is left out where noise is added to what it reads. ε is what the busiest device (or "
-            "each person) really spent.",
+            "Levels are balanced accuracies. 'unreachable': the method leaks more at every strength that validation "
+            "leaves undominated. Above a method's highest leakage its best utility stands. The co-trained adversary's "
+            "strengths were chosen on the figures shown; it is left out where noise is added to what it reads. ε is "
+            "what the busiest device (or each person) really spent.",
         ]
         return said + [f"{one['source']}: {one['matched']}" for one in found["paper"]]
 
