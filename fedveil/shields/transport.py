@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from numbers import Real
 from typing import TYPE_CHECKING
 
@@ -19,10 +19,11 @@ from fedveil.randomness import torch_generator
 from fedveil.shields.drop_columns import table_columns
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Shield
-from fedveil.transport.chart import Chart, Moved, Recipe
+from fedveil.transport.chart import Chart, Moved
 from fedveil.transport.federated_table import fit_table
 from fedveil.transport.fitting import fit_chart
 from fedveil.transport.images import FORMS, ImageChart, fit_images
+from fedveil.transport.recipe import Recipe
 
 if TYPE_CHECKING:
     from fedveil.certificates import Certificate
@@ -53,10 +54,14 @@ class Transport(Shield):
         noise: deviation of Gaussian noise on each count that a device contributes to; `chart_.epsilon` is what the
             counts spend. A single column's cells, their shares and values are taken as public.
         crowd: people of the rarest value of u for each code that a stratum uses; more of them, a tighter certificate.
-        weights: how much a column counts in the codes, 0 to leave it out; by default what it tells about others.
+        weights: how much a column counts in the codes, 0 to leave it out; by default by what it tells about others.
+        directions: how many directions that columns have in common count, too (`fedveil.transport.common`).
+        direction_weight: how much each of them counts.
+        guess_weight: how much it counts what the rest of a record makes of each column that stays.
         epsilon: ε (δ = 1e-5, adding or removing a person) that all counts together may spend. The map is then learned
             by few questions, as a federation would (`fedveil.transport.federated`); columns that stay are not aligned,
-            weights are 1 by default, and `noise` follows from ε. None: the fuller fit, and `noise` as given.
+            weights are 1 by default, there are no common directions, and `noise` follows from ε. None: the fuller fit,
+            and `noise` as given.
         images: for images, "codes" shows a code's picture, "moments" the picture itself, of which only means and
             covariances are moved (`fedveil.transport.images`). `keep`, `weights` and `noise` are refused for images;
             `stay`, `least` and `crowd` mean nothing there.
@@ -84,6 +89,9 @@ class Transport(Shield):
         noise: float = 0.0,
         crowd: int = 1,
         weights: dict[str, float] | None = None,
+        directions: int = 3,
+        direction_weight: float = 2.0,
+        guess_weight: float = 0.0,
         epsilon: float | None = None,
         images: str = "codes",
     ) -> None:
@@ -91,23 +99,12 @@ class Transport(Shield):
         self.keep, self.weights = dict(keep or {}), dict(weights or {})
         self.strength, self.codes, self.temperature, self.stay = strength, codes, temperature, stay
         self.least, self.questions, self.noise, self.crowd = least, questions, noise, crowd
+        self.directions, self.direction_weight, self.guess_weight = directions, direction_weight, guess_weight
         self.epsilon, self.images = epsilon, images
         self._check()
 
     def _check(self) -> None:
-        shares = {"strength": self.strength, **{f"keep of {name!r}": start for name, start in self.keep.items()}}
-        for what, share in shares.items():
-            if not (isinstance(share, Real) and 0 <= share <= 1):
-                raise InputError(f"transport: {what} must lie in [0, 1], got {share!r}")
-        for what, number in self._whole().items():
-            if not (isinstance(number, int) and number >= 1):
-                raise InputError(f"transport: {what} must be a whole number from 1 on, got {number!r}")
-        amounts = {"noise": self.noise, "stay": self.stay, **{f"weight of {n!r}": w for n, w in self.weights.items()}}
-        for what, amount in amounts.items():
-            if not (isinstance(amount, Real) and 0 <= amount < float("inf")):
-                raise InputError(f"transport: {what} must be finite and not negative, got {amount!r}")
-        if not 0 < self.temperature < float("inf"):
-            raise InputError(f"transport: the temperature must be above 0 and finite, got {self.temperature!r}")
+        self.recipe.check()
         if not self.hidden:
             raise InputError("transport: name the attribute to hide")
         if self.epsilon is not None and not (isinstance(self.epsilon, Real) and self.epsilon > 0):
@@ -117,8 +114,10 @@ class Transport(Shield):
         if self.images not in FORMS:
             raise InputError(f"transport: images must be one of {', '.join(FORMS)}, got {self.images!r}")
 
-    def _whole(self) -> dict[str, int]:
-        return {"codes": self.codes, "least": self.least, "questions": self.questions, "crowd": self.crowd}
+    @property
+    def recipe(self) -> Recipe:
+        """How the map is fitted."""
+        return Recipe(**{one.name: getattr(self, one.name) for one in fields(Recipe)})
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -140,18 +139,7 @@ class Transport(Shield):
         table = np.full(int(np.prod(sizes)), -1, dtype=np.int64)
         table[seen] = np.arange(len(seen))
         ready.values_, ready.sizes_ = (table, len(seen)), sizes
-        recipe = Recipe(
-            keep=self.keep,
-            strength=self.strength,
-            codes=self.codes,
-            temperature=self.temperature,
-            stay=self.stay,
-            least=self.least,
-            questions=self.questions,
-            noise=self.noise,
-            crowd=self.crowd,
-            weights=self.weights,
-        )
+        recipe = self.recipe
         x, u = train.x[known], table[joint]
         if x.ndim == 4:
             ready.chart_ = fit_images(x, u, len(seen), recipe, seed, self.epsilon or float("inf"), self.images)

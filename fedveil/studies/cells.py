@@ -47,7 +47,9 @@ def cell_of(study: Study, method: Method, strength: float | None, seed: int) -> 
 
 def determines(study: Study, method: Method, strength: float | None, seed: int) -> dict[str, Any]:
     """Return all that a cell's results depend on, as plain values."""
-    plain = method.model_dump(mode="json", exclude={"strengths"})
+    plain = method.model_dump(mode="json", exclude={"strengths", "at"})
+    if strength in method.at:
+        plain["at"] = method.at[strength]
     return {"shared": shared_parts(study), "method": plain, "strength": strength, "seed": seed}
 
 
@@ -146,8 +148,13 @@ def _with_strength(method: Method, part: str, strength: float | None) -> dict[st
     """Return a part's settings, the strength among them where it is the one that varies."""
     own = getattr(method, part)
     varied, setting = method.varied
+    changes = method.at.get(strength, {}) if strength is not None else {}
+    settings = {
+        **own.settings,
+        **{name.partition(".")[2]: v for name, v in changes.items() if name.startswith(f"{part}.")},
+    }
     if strength is None or varied != part:
-        return dict(own.settings)
+        return settings
     kind = parts.game_class(own.kind) if part == "game" else parts.shield_class(own.kind)
     if setting not in parts.settings_of(kind):
         hint = nearest(setting, parts.settings_of(kind))
@@ -155,11 +162,11 @@ def _with_strength(method: Method, part: str, strength: float | None) -> dict[st
             f"methods.{method.name}: strengths vary {part}.{setting}, but {own.kind} has no such setting: {hint} "
             f"(name it: varies: {part}.<setting>)"
         )
-    return {**own.settings, setting: strength}
+    return {**settings, setting: strength}
 
 
 def check_varies(method: Method) -> None:
-    """Refuse a `varies` that names no part of the method, or one without strengths."""
+    """Refuse a `varies` that names no part of the method, or one without strengths, and an `at` that fits neither."""
     part, setting = method.varied
     where = f"methods.{method.name}.varies"
     if method.varies is not None and (part not in ("game", "shield") or not setting):
@@ -168,6 +175,24 @@ def check_varies(method: Method) -> None:
         raise InputError(f"{where}: {method.varies!r} varies, but there are no strengths; list them")
     if method.strengths is not None and getattr(method, part) is None:
         raise InputError(f"{where}: {method.varies!r} varies a {part}, but the method has none; give it one")
+    for strength, changes in method.at.items():
+        where = f"methods.{method.name}.at.{strength:g}"
+        if strength not in (method.strengths or []):
+            raise InputError(
+                f"{where}: {strength:g} is not among the method's strengths; list it there, or leave it out"
+            )
+        for name in changes:
+            owner, _, one = name.partition(".")
+            if (
+                owner not in ("game", "shield")
+                or not one
+                or getattr(method, owner) is None
+                or name == f"{part}.{setting}"
+            ):
+                raise InputError(
+                    f"{where}: {name!r} is not allowed; write game.<setting> or shield.<setting> of a part that the "
+                    f"method has, other than the one that varies"
+                )
 
 
 @lru_cache(maxsize=2)

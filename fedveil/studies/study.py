@@ -100,6 +100,10 @@ class Method(_Section):
     )
     strengths: list[Strength] | None = Field(None, min_length=1, description="The strengths to try; none: once.")
     rounds: int | None = Field(None, ge=1, description="Rounds of this method, in place of the federation's.")
+    at: dict[float, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="Settings that differ at some strengths: a strength, then game.<setting> or shield.<setting>.",
+    )
 
     @field_validator("name")
     @classmethod

@@ -17,7 +17,8 @@
 | `chances` | chances of codes summed over held-out people, for the certificate |
 """
 
-from fedveil.transport.chart import Chart, Recipe
+from fedveil.transport.chart import Chart
 from fedveil.transport.fitting import fit_chart
+from fedveil.transport.recipe import Recipe
 
 __all__ = ["Chart", "Recipe", "fit_chart"]

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fedveil.data.attribute import IntArray
 from fedveil.transport.columns import Column
-from fedveil.transport.counts import Counts, FloatArray, shares
+from fedveil.transport.counts import Counts, shares
+from fedveil.transport.guess import Guess
 from fedveil.transport.solver import draw, potentials, schedule
 
 
@@ -83,8 +84,8 @@ class Plausible:
     own cell, and for others 1 plus their distance in order. People are moved who could as well have been there.
     """
 
-    def __init__(self, stay: float, column: Column, logs: list[FloatArray], prior: FloatArray) -> None:
-        self.stay, self.column, self.logs, self.prior = stay, column, logs, prior
+    def __init__(self, stay: float, column: Column, guess: Guess) -> None:
+        self.stay, self.column, self.guess = stay, column, guess
         place = np.arange(column.cells)
         apart = np.abs(place[:, None] - place) / max(column.cells - 1, 1) if column.edges is not None else 0.0
         self.apart = np.where(place[:, None] == place, 0.0, 1.0 + apart)
@@ -93,20 +94,14 @@ class Plausible:
     def learn(cls, stay: float, column: Column, own: IntArray, others: list[IntArray], counts: Counts) -> Plausible:
         """Count pairs of cells on training people: one question for each other column, and one for the column."""
         counts.asked(1 + len(others))
-        prior = np.log(np.maximum(counts.noised(np.bincount(own, minlength=column.cells)), 0.0) + 1.0)
-        logs = []
+        alone = counts.noised(np.bincount(own, minlength=column.cells))
+        tables = []
         for other in others:
             size = int(other.max(initial=0)) + 1
             pairs = counts.noised(np.bincount(own * size + other, minlength=column.cells * size))
-            pairs = np.maximum(pairs.reshape(column.cells, size), 0.0)
-            smooth = pairs + 0.5 * size * (pairs.sum(axis=0) + 1e-3) / (pairs.sum() + 1e-3 * size)
-            logs.append(np.log(smooth / smooth.sum(axis=1, keepdims=True)))
-        return cls(stay, column, logs, prior)
+            tables.append(np.maximum(pairs.reshape(column.cells, size), 0.0))
+        return cls(stay, column, Guess.learn(alone, tables))
 
     def cost(self, own: IntArray, others: list[IntArray]) -> Tensor:
-        """Return D for some people; a cell that no training person had says nothing."""
-        score = np.tile(self.prior, (len(own), 1))
-        for log, other in zip(self.logs, others, strict=True):
-            score += np.where((other < log.shape[1])[:, None], log[:, np.minimum(other, log.shape[1] - 1)].T, 0.0)
-        score -= np.logaddexp.reduce(score, axis=1, keepdims=True)
-        return torch.from_numpy(self.stay * self.apart[own] - score).float()
+        """Return D for some people."""
+        return torch.from_numpy(self.stay * self.apart[own] - self.guess.log_chances(others, len(own))).float()

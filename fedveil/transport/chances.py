@@ -8,7 +8,7 @@ import torch
 
 from fedveil.data.attribute import IntArray
 from fedveil.transport.alignment import Alignment
-from fedveil.transport.chart import Chart, places_of
+from fedveil.transport.chart import Chart
 from fedveil.transport.codebook import squared
 from fedveil.transport.images import ImageChart
 from fedveil.transport.poll import FloatArray
@@ -38,10 +38,10 @@ def _chances(chart: Chart | ImageChart, x: npt.NDArray[np.floating], strata: Int
     alignment = chart.alignment
     assert isinstance(alignment, Alignment)
     if isinstance(chart, ImageChart):
-        points = chart.embedding.coordinates(chart.embedding.grey(x, u))
+        points = torch.from_numpy(chart.embedding.coordinates(chart.embedding.grey(x, u))).float()
     else:
-        points = places_of(chart.coded, [column.cell(x) for column in chart.coded], chart.weights, len(x))
-    cost = squared(torch.from_numpy(points).float(), chart.centres)
+        points = chart.points(x)
+    cost = squared(points, chart.centres)
     own = alignment.b[torch.from_numpy(strata), torch.from_numpy(u)]
     chances = torch.softmax((own - cost).double() / alignment.temperature, dim=1)
     return np.asarray(chances.numpy(), dtype=np.float64)

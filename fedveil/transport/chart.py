@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,35 +14,11 @@ from fedveil.data.attribute import IntArray
 from fedveil.transport.alignment import Alignment, Plausible
 from fedveil.transport.codebook import squared
 from fedveil.transport.columns import Column, FloatArray
+from fedveil.transport.common import Common
 from fedveil.transport.strata import Strata
 
 _BLOCK = 8192
 """People whose costs are held in memory at once."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a chart is fitted; `fedveil.shields.Transport` explains each field."""
-
-    keep: Mapping[str, float] = field(default_factory=dict)
-    strength: float = 1.0
-    codes: int = 300
-    temperature: float = 0.05
-    stay: float = 6.0
-    least: int = 100
-    questions: int = 100
-    noise: float = 0.0
-    crowd: int = 1
-    weights: Mapping[str, float] = field(default_factory=dict)
-
-    def share(self, column: Column) -> float:
-        """Return how far a column that stays is aligned: nothing up to its own start, everything at strength 1."""
-        start = next(start for name, start in self.keep.items() if name in column.names)
-        return 1.0 if self.strength >= 1 else max(0.0, (self.strength - start) / (1 - start)) if start < 1 else 0.0
-
-    def weight(self, column: Column, otherwise: float) -> float:
-        """Return how much a coded column counts."""
-        return next((weight for name, weight in self.weights.items() if name in column.names), otherwise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +27,8 @@ class Kept:
 
     column: Column
     strata: Strata
-    cost: Plausible
-    alignment: Alignment | None
+    cost: Plausible | None = None
+    alignment: Alignment | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +51,7 @@ class Chart:
         weights: how much each coded column counts.
         centres, shown: the codes' coordinates, and what is shown of each: the mean features of people nearest to it.
         releases, epsilon: how many counts were asked for, and ε at δ = 1e-5 of all of them.
+        common: directions that columns have in common, further coordinates of people and codes.
     """
 
     kept: tuple[Kept, ...]
@@ -86,6 +63,13 @@ class Chart:
     alignment: Alignment
     releases: int
     epsilon: float
+    common: Common | None = None
+
+    def points(self, x: npt.NDArray[np.floating]) -> Tensor:
+        """Return people's coordinates, by which codes are near or far."""
+        cells = [column.cell(x) for column in self.coded]
+        together = None if self.common is None else [column.cell(x) for column in self.common.columns]
+        return torch.from_numpy(places_of(self.coded, cells, self.weights, len(x), self.common, together)).float()
 
     def move(self, x: npt.NDArray[np.floating], u: IntArray, generator: torch.Generator) -> Moved:
         """Return what is shown of these people; randomness comes from the device's generator."""
@@ -97,7 +81,7 @@ class Chart:
             before = own[place]
             uniform, pick = torch.rand(2, people, generator=generator, dtype=torch.float64)
             shown[:, kept.column.features] = x[:, kept.column.features]
-            if kept.alignment is not None:
+            if kept.cost is not None and kept.alignment is not None:
                 others = [*own[:place], *own[place + 1 :], *coded]
                 strata = kept.strata.of(own[:place], people)
                 cells = kept.alignment.move(kept.cost.cost(before, others), strata, u, uniform)
@@ -112,17 +96,27 @@ class Chart:
             uniform = torch.rand(people, generator=generator, dtype=torch.float64)
             for start in range(0, people, _BLOCK):
                 part = slice(start, start + _BLOCK)
-                points = torch.from_numpy(
-                    places_of(self.coded, [one[part] for one in coded], self.weights, len(codes[part]))
-                ).float()
-                cost = squared(points, self.centres)
+                cost = squared(self.points(x[part]), self.centres)
                 codes[part] = self.alignment.move(cost, strata[part], u[part], uniform[part])
             features = np.concatenate([column.features for column in self.coded])
             shown[:, features] = self.shown[codes]
         return Moved(shown, own, strata, codes)
 
 
-def places_of(columns: Sequence[Column], cells: Sequence[IntArray], weights: FloatArray, people: int) -> FloatArray:
-    """Return people's coordinates: those of their cells, a column's variance being its weight."""
+def places_of(
+    columns: Sequence[Column],
+    cells: Sequence[IntArray],
+    weights: FloatArray,
+    people: int,
+    common: Common | None = None,
+    together: Sequence[IntArray] | None = None,
+) -> FloatArray:
+    """Return people's coordinates: those of their cells, a column's variance being its weight, then common ones.
+
+    Args:
+        together: people's cells of the common directions' columns.
+    """
     parts = [np.sqrt(w) * column.places[own] for column, own, w in zip(columns, cells, weights, strict=True) if w > 0]
+    if common is not None and together is not None:
+        parts.append(common.of(together, people))
     return np.hstack(parts) if parts else np.zeros((people, 1))

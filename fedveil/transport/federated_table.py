@@ -13,12 +13,13 @@ import torch
 from fedveil.data.attribute import IntArray
 from fedveil.errors import InputError
 from fedveil.randomness import numpy_generator
-from fedveil.transport.alignment import Alignment, Plausible
-from fedveil.transport.chart import Chart, Kept, Recipe
+from fedveil.transport.alignment import Alignment
+from fedveil.transport.chart import Chart, Kept
 from fedveil.transport.columns import Column, learn_columns
 from fedveil.transport.counts import Counts
 from fedveil.transport.federated import Learned, Placed, Plan, learn
 from fedveil.transport.poll import FloatArray, Poll, Question, budget
+from fedveil.transport.recipe import Recipe
 from fedveil.transport.strata import Strata, coarse_cells, learn_strata
 
 _STRATA = 0.05
@@ -150,9 +151,7 @@ def _chart(
         start += column.cells
     none = Strata((), np.zeros(1, dtype=np.int64), 1)
     return Chart(
-        kept=tuple(
-            Kept(column, none, Plausible(recipe.stay, column, [], np.zeros(column.cells)), None) for column in stays
-        ),
+        kept=tuple(Kept(column, none) for column in stays),
         coded=tuple(replace(column, places=own) for column, own in zip(coded, places, strict=True)),
         weights=weights,
         centres=torch.from_numpy(found.centres).float(),

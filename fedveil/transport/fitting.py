@@ -11,12 +11,15 @@ import torch
 from fedveil.data.attribute import IntArray
 from fedveil.randomness import numpy_generator
 from fedveil.transport.alignment import Alignment, Plausible, align
-from fedveil.transport.chart import Chart, Kept, Recipe, places_of
+from fedveil.transport.chart import Chart, Kept, places_of
 from fedveil.transport.codebook import far_apart, learn_codebook, squared
 from fedveil.transport.columns import Column, FloatArray, learn_columns
+from fedveil.transport.common import Common, learn_common
 from fedveil.transport.counts import Counts
+from fedveil.transport.pairs import Pairs
+from fedveil.transport.recipe import Recipe
 from fedveil.transport.strata import learn_strata
-from fedveil.transport.weights import centralities
+from fedveil.transport.weights import aloof, importance
 
 _PLAUSIBLE_TEMPERATURE = 0.3
 """For columns that stay, whose costs are logarithms of probabilities."""
@@ -34,17 +37,24 @@ def fit_chart(
     own, rest = [column.cell(x) for column in stays], [column.cell(x) for column in coded]
     kept = [_fit_kept(place, stays, own, rest, u, values, recipe, counts, rng) for place in range(len(stays))]
     strata = learn_strata(stays, own, u, values, recipe.least, counts)
-    found = centralities(coded, rest, u, values, counts)
-    weights = np.array([recipe.weight(column, one) for column, one in zip(coded, found, strict=True)])
-    points = places_of(coded, rest, weights, len(x))
+    cells = [column.cell(x) for column in every]
+    pairs = Pairs.count(every, cells, u, values, counts)
+    found = importance(pairs)
+    weights = np.array([recipe.weight(column, found[every.index(column)]) for column in coded])
+    common = _common(recipe, pairs, cells, [column in coded for column in every], u, values, counts)
+    together = None if common is None else [cells[every.index(column)] for column in common.columns]
+    points = places_of(coded, rest, weights, len(x), common, together)
     if recipe.noise == 0:
         start = far_apart(points, recipe.codes, rng)
     else:  # people who never lived: each column drawn by itself
-        drawn = [rng.choice(column.cells, recipe.codes, p=column.shares) for column in coded]
-        start = places_of(coded, drawn, weights, recipe.codes)
+        drawn = [rng.choice(column.cells, recipe.codes, p=column.shares) for column in every]
+        together = None if common is None else [drawn[every.index(column)] for column in common.columns]
+        own_draws = [drawn[every.index(column)] for column in coded]
+        start = places_of(coded, own_draws, weights, recipe.codes, common, together)
     counts.asked()
     size = counts.noised(np.bincount(u, minlength=values)).clip(1)
     reach = sum(w * float((column.places**2).sum(axis=1).max()) for column, w in zip(coded, weights, strict=True))
+    reach += 0.0 if common is None else common.bound**2
     centres = learn_codebook(points, size.min() / size[u], start, max(reach, 1e-12) ** 0.5, counts)
     cost = squared(torch.from_numpy(points).float(), centres)
     nearest = cost.argmin(dim=1).numpy().astype(np.int64)
@@ -63,7 +73,32 @@ def fit_chart(
     )
     shown = _shown(coded, rest, weights, nearest, len(centres), counts)
     return Chart(
-        tuple(kept), tuple(coded), weights, centres, shown, strata, alignment, counts.releases, counts.epsilon()
+        tuple(kept), tuple(coded), weights, centres, shown, strata, alignment, counts.releases, counts.epsilon(), common
+    )
+
+
+def _common(
+    recipe: Recipe,
+    pairs: Pairs,
+    cells: list[IntArray],
+    coded: list[bool],
+    u: IntArray,
+    values: int,
+    counts: Counts,
+) -> Common | None:
+    """Learn the common directions of columns that share something with others, unless none are wanted."""
+    part = np.flatnonzero(~aloof(pairs))
+    if len(part) < 2 or (recipe.directions == 0 and recipe.guess_weight == 0):
+        return None
+    return learn_common(
+        pairs.of(part),
+        [cells[place] for place in part],
+        [coded[place] for place in part],
+        u,
+        values,
+        recipe.directions,
+        (recipe.direction_weight, recipe.guess_weight),
+        counts,
     )
 
 
@@ -82,7 +117,7 @@ def _fit_kept(
     column, share = stays[place], recipe.share(stays[place])
     strata = learn_strata(stays[:place], own[:place], u, values, recipe.least, counts)
     if share == 0:
-        return Kept(column, strata, Plausible(recipe.stay, column, [], np.zeros(column.cells)), None)
+        return Kept(column, strata)
     others = [*own[:place], *own[place + 1 :], *rest]
     cost = Plausible.learn(recipe.stay, column, own[place], others, counts)
     costs = cost.cost(own[place], others)

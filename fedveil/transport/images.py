@@ -21,11 +21,12 @@ from fedveil.data.attribute import IntArray
 from fedveil.errors import InputError
 from fedveil.randomness import numpy_generator
 from fedveil.transport.alignment import Alignment
-from fedveil.transport.chart import Moved, Recipe
+from fedveil.transport.chart import Moved
 from fedveil.transport.codebook import squared
 from fedveil.transport.federated import Learned, Placed, Plan, learn
 from fedveil.transport.pictures import Embedding, Pictures, learn_embedding
 from fedveil.transport.poll import FloatArray, Poll, Question, budget
+from fedveil.transport.recipe import Recipe
 
 FORMS = ("codes", "moments")
 _EMBEDDING = 0.3

@@ -11,7 +11,7 @@ from fedveil.data.attribute import IntArray
 from fedveil.transport.columns import Column
 from fedveil.transport.counts import Counts
 
-_GROUPS = 8
+_GROUPS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +62,10 @@ def learn_strata(
 
 
 def coarse_cells(column: Column) -> IntArray:
-    """Return a group for each cell: at most 8 of about equal shares, in the cells' order; large cells stand alone."""
+    """Return a group for each cell: at most 16 of about equal shares, in the cells' order; large cells stand alone."""
     middle = np.cumsum(column.shares) - column.shares / 2
-    eighth = np.minimum((middle * _GROUPS).astype(np.int64), _GROUPS - 1)
-    return np.unique(eighth, return_inverse=True)[1].astype(np.int64)
+    group = np.minimum((middle * _GROUPS).astype(np.int64), _GROUPS - 1)
+    return np.unique(group, return_inverse=True)[1].astype(np.int64)
 
 
 def _combined(coarse: Sequence[IntArray], cells: Sequence[IntArray], people: int) -> IntArray:

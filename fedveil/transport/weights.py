@@ -1,47 +1,41 @@
-"""How much each column counts when people are moved: what it tells about the other columns. No label is read."""
+"""How much each column counts when people are moved: what it holds, and tells of others. No label is read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
+import numpy.typing as npt
 
-from fedveil.data.attribute import IntArray
 from fedveil.transport.columns import Column
-from fedveil.transport.counts import Counts, FloatArray
+from fedveil.transport.counts import FloatArray
+from fedveil.transport.pairs import Pairs
+
+BoolArray = npt.NDArray[np.bool_]
+_ALOOF = 0.1
+"""A column takes no part if what others tell about it, taken together, is less than this part of its own bits."""
 
 
-def centralities(
-    columns: Sequence[Column], cells: Sequence[IntArray], u: IntArray, values: int, counts: Counts
-) -> FloatArray:
-    """Return, for each column, min(1, 2·c / max c) with c = Σ_k I(x_j; x_k | u) over the other columns, in bits.
+def importance(pairs: Pairs) -> FloatArray:
+    """Return, for each column, min(1, 2·c / max c)² · H/2, with c = Σ_k I(x_j; x_k | u) over the others and H its bits.
 
-    I is the plug-in estimate from counts of pairs with Miller and Madow's correction (1955). A column that tells
-    nothing about any other, such as a survey's weights, counts nothing: whatever a task may need, chances are that the
-    rest of the record does not share it.
+    Columns that many others are about count; of these, one with more cells takes more to be told apart. A column that
+    tells next to nothing about any other, such as a survey's weights, counts nothing: whatever a task may need,
+    chances are that the rest of the record does not share it.
     """
-    told = np.zeros((len(columns), len(columns)))
-    counts.asked(len(columns) * (len(columns) - 1) // 2)
-    for one in range(len(columns)):
-        for other in range(one):
-            shape = (values, columns[one].cells, columns[other].cells)
-            place = np.ravel_multi_index((u, cells[one], cells[other]), shape)
-            table = np.maximum(counts.noised(np.bincount(place, minlength=int(np.prod(shape))).reshape(shape)), 0.0)
-            told[one, other] = told[other, one] = max(0.0, _conditional_information(table))
-    found: FloatArray = told.sum(axis=1)
-    most = float(found.max(initial=0.0))
-    return np.asarray(np.minimum(1.0, 2 * found / most) if most > 0 else np.ones(len(columns)), dtype=np.float64)
+    shared = pairs.told().sum(axis=1)
+    held = np.array([entropy(column) for column in pairs.columns])
+    most = float(shared.max(initial=0.0))
+    if most <= 0:
+        return np.ones(len(held))
+    return np.where(aloof(pairs), 0.0, np.minimum(1.0, 2 * shared / most) ** 2 * held / 2)
 
 
-def _conditional_information(table: FloatArray) -> float:
-    """Return I(a; b | u) in bits of counts (u, a, b)."""
-    total = table.sum()
-    if total <= 0:
-        return 0.0
+def aloof(pairs: Pairs) -> BoolArray:
+    """Return which columns share next to nothing with others."""
+    held = np.array([entropy(column) for column in pairs.columns])
+    return np.asarray(pairs.told().sum(axis=1) < _ALOOF * held)
 
-    def entropy(counts: FloatArray) -> float:
-        share = counts[counts > 0] / total
-        return float(-(share * np.log(share)).sum() + (len(share) - 1) / (2 * total))
 
-    parts = entropy(table.sum(axis=2)) + entropy(table.sum(axis=1)) - entropy(table) - entropy(table.sum(axis=(1, 2)))
-    return parts / float(np.log(2))
+def entropy(column: Column) -> float:
+    """Return the entropy of a column's cells, in bits."""
+    share = column.shares[column.shares > 0]
+    return float(-(share * np.log2(share)).sum())

@@ -7,7 +7,7 @@ import pytest
 
 from fedveil.attacks.counts import attack_devices, attack_target, evidence
 from fedveil.errors import InputError
-from fedveil.transport.chart import Recipe
+from fedveil.transport.recipe import Recipe
 from fedveil.transport.columns import learn_columns
 from fedveil.transport.federated import Plan
 from fedveil.transport.federated_table import People, learn_table

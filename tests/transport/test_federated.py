@@ -11,11 +11,11 @@ from fedveil.errors import InputError
 from fedveil.randomness import torch_generator
 from fedveil.shields.transport import Transport
 from fedveil.transport.chances import summed_chances
-from fedveil.transport.chart import Recipe
 from fedveil.transport.columns import learn_columns
 from fedveil.transport.federated import Plan
 from fedveil.transport.federated_table import People, learn_table
 from fedveil.transport.poll import Poll, budget
+from fedveil.transport.recipe import Recipe
 
 NAMES = ["job", "wage", "town", "age"]
 

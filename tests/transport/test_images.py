@@ -15,10 +15,10 @@ from fedveil.games import Raw
 from fedveil.randomness import torch_generator
 from fedveil.shields.transport import Transport
 from fedveil.transport.chances import summed_chances
-from fedveil.transport.chart import Recipe
 from fedveil.transport.images import learn_images
 from fedveil.transport.pictures import Pictures, learn_embedding
 from fedveil.transport.poll import Poll, budget
+from fedveil.transport.recipe import Recipe
 
 COLOURS = np.array([[1.0, 0.1, 0.1], [0.1, 0.9, 0.2], [0.3, 0.3, 1.0]])
 

@@ -10,9 +10,10 @@ from fedveil.transport.alignment import align
 from fedveil.transport.codebook import far_apart, learn_codebook
 from fedveil.transport.columns import learn_columns
 from fedveil.transport.counts import Counts
+from fedveil.transport.pairs import Pairs
 from fedveil.transport.solver import draw, potentials, schedule
 from fedveil.transport.strata import learn_strata
-from fedveil.transport.weights import centralities
+from fedveil.transport.weights import aloof, entropy, importance
 
 
 def exact():
@@ -89,16 +90,18 @@ def test_tiny_strata_are_joined():
 
 
 def test_a_column_that_tells_nothing_weighs_nothing():
-    """Two columns that tell each other weigh 1; noise weighs next to nothing."""
+    """Two columns that tell each other weigh half the bits they hold; noise weighs nothing, and takes no part."""
     rng = np.random.default_rng(0)
     shared = rng.integers(0, 4, 5000).astype(float)
     other = np.where(rng.random(5000) < 0.9, shared, rng.integers(0, 4, 5000))
     x = np.column_stack([shared, other, rng.normal(size=5000)])
     columns = learn_columns(x, ["a", "b", "noise"], rng)
     u = rng.integers(0, 2, 5000)
-    weights = centralities(columns, [column.cell(x) for column in columns], u, 2, exact())
-    assert weights[0] == weights[1] == 1
-    assert weights[2] < 0.05
+    pairs = Pairs.count(columns, [column.cell(x) for column in columns], u, 2, exact())
+    weights = importance(pairs)
+    np.testing.assert_allclose(weights[:2], [entropy(column) / 2 for column in columns[:2]])
+    assert weights[2] == 0
+    assert aloof(pairs).tolist() == [False, False, True]
 
 
 def test_codebook_finds_separate_clouds_and_counts_its_questions():
