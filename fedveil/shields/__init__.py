@@ -3,16 +3,31 @@
 `shield.py` is the base with identity and chain; `message.py` what it acts on; one file holds each other shield.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fedveil.shields.certified import CertifiedChannel
 from fedveil.shields.drop_columns import DropColumns
 from fedveil.shields.message import LEAVING, Context, Damage, Kind, Message
 from fedveil.shields.shield import Chain, Identity, Shield, ShieldError
 
+if TYPE_CHECKING:
+    from fedveil.shields.compression import Compression
+    from fedveil.shields.gaussian import DPGaussian
+    from fedveil.shields.laplace import DPLaplace
+    from fedveil.shields.transport import Transport
+
+_LAZY = {"Compression": "compression", "DPGaussian": "gaussian", "DPLaplace": "laplace", "Transport": "transport"}
+"""Loaded when asked for: their mathematics takes a moment to import."""
+
 __all__ = [
     "LEAVING",
     "CertifiedChannel",
     "Chain",
+    "Compression",
     "Context",
+    "DPGaussian",
+    "DPLaplace",
     "Damage",
     "DropColumns",
     "Identity",
@@ -20,4 +35,11 @@ __all__ = [
     "Message",
     "Shield",
     "ShieldError",
+    "Transport",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"fedveil.shields.{_LAZY[name]}"), name)

@@ -8,7 +8,7 @@ import pytest
 import tiny_study
 
 from fedveil.errors import InputError
-from fedveil.studies.cells import cell_of, make_federation, make_game, plan
+from fedveil.studies.cells import cell_of, load_data, make_federation, make_game, plan
 from fedveil.studies.check import checked
 from fedveil.studies.reading import changed
 from fedveil.studies.study import make_study
@@ -52,6 +52,11 @@ def refused(key: str, value: Any) -> str:
         ("methods.channel.varies", "sigma", "write game.<setting> or shield.<setting>"),
         ("methods.none.varies", "game.width", "there are no strengths"),
         ("methods.adversarial.varies", "shield.sigma", "the method has none"),
+        ("methods.channel.at", {0.7: {"shield.radius": 2}}, "methods.channel.at.0.7: 0.7 is not among"),
+        ("methods.channel.at", {0.5: {"shield.sigma": 2}}, "other than the one that varies"),
+        ("methods.channel.at", {0.5: {"radius": 2}}, "methods.channel.at.0.5: 'radius' is not allowed"),
+        ("methods.channel.at", {0.5: {"shield.raduis": 2}}, "did you mean 'radius'?"),
+        ("methods.channel.at", {"half": {"shield.radius": 2}}, "methods.channel.at"),
         ("methods.none.game", "undefnded", "game 'undefnded' is not known: did you mean 'undefended'?"),
         ("methods.none.game", {"kind": "undefended", "hiden": [3]}, "methods.none.game: unknown setting 'hiden'"),
         ("methods.none.game", {"kind": "undefended", "hidden": "x"}, "methods.none.game.hidden: 'x' is not allowed"),
@@ -169,3 +174,17 @@ def test_several_attributes_have_a_baseline_each(published: Any) -> None:
     found = checked(make_study(values))
     assert [method.name for method in found.methods] == ["none", "drop-columns (sex)", "drop-columns (race)"]
     assert len(plan(found.study, found.methods)) == 3
+
+
+def test_settings_may_differ_at_some_strengths() -> None:
+    """They reach the part at that strength alone, and the others' cells keep their names."""
+    values = changed(TINY, "methods.channel.strengths", [0.5, 2])
+    before = checked(make_study(values))
+    after = checked(make_study(changed(values, "methods.channel.at", {2: {"shield.radius": 3.0, "game.width": 5}})))
+    method = next(method for method in after.study.methods if method.name == "channel")
+    data = load_data(after.study, 0)
+    radii = {strength: make_federation(after.study, method, strength, 0, data).shield.radius for strength in (0.5, 2)}
+    assert radii == {0.5: 1.0, 2: 3.0}
+    assert [make_game(method, strength).width for strength in (0.5, 2)] == [make_game(method, 0.5).width, 5]
+    renamed = [a.strength for a, b in zip(before.cells, after.cells, strict=True) if a.id != b.id]
+    assert renamed == [2]
