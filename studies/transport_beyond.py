@@ -26,11 +26,11 @@ from fedveil.randomness import numpy_generator, torch_generator
 from fedveil.shields.drop_columns import table_columns
 from fedveil.shields.transport import Transport
 from fedveil.standardise import Standardiser
-from fedveil.transport.recipe import Recipe
 from fedveil.transport.columns import learn_columns
 from fedveil.transport.federated import Plan
 from fedveil.transport.federated_table import People, learn_table
 from fedveil.transport.poll import Poll, budget
+from fedveil.transport.recipe import Recipe
 
 WEIGHTS = {
     "age": 1.0,

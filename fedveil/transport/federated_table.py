@@ -24,6 +24,8 @@ from fedveil.transport.strata import Strata, coarse_cells, learn_strata
 
 _STRATA = 0.05
 """The strata's share of the budget."""
+_GROUPS = 8
+"""Coarse cells of a column that stays: fewer than the fuller fit's, since noise is on every one."""
 _RARE = 0.02
 """A cell this rare lies no farther out than this share would: one person's reach is then bounded."""
 
@@ -116,7 +118,7 @@ def _within_reach(column: Column) -> FloatArray:
 
 def _strata(poll: Poll, stays: Sequence[Column], values: int, least: int) -> Strata:
     """Ask how many people of each value have each combination of coarse cells; nothing where nothing stays."""
-    coarse = [coarse_cells(column) for column in stays]
+    coarse = [coarse_cells(column, _GROUPS) for column in stays]
     shape = tuple(int(groups.max()) + 1 for groups in coarse)
     size = int(np.prod(shape, dtype=np.int64))
     if not stays:
@@ -131,7 +133,7 @@ def _strata(poll: Poll, stays: Sequence[Column], values: int, least: int) -> Str
 
     told = poll.ask(Question("people in each stratum", factors, moved=math.sqrt(2), values=values), _STRATA)
     nobody = np.zeros(0, dtype=np.int64)
-    return learn_strata(stays, [nobody] * len(stays), nobody, values, least, _Told(told.reshape(size, values)))
+    return learn_strata(stays, [nobody] * len(stays), nobody, values, least, _Told(told.reshape(size, values)), _GROUPS)
 
 
 def _chart(

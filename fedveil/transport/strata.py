@@ -12,6 +12,7 @@ from fedveil.transport.columns import Column
 from fedveil.transport.counts import Counts
 
 _GROUPS = 16
+"""Coarse cells of a column, at most: what stays tells more of u beyond its strata the coarser they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +35,20 @@ class Strata:
 
 
 def learn_strata(
-    columns: Sequence[Column], cells: Sequence[IntArray], u: IntArray, values: int, least: int, counts: Counts
+    columns: Sequence[Column],
+    cells: Sequence[IntArray],
+    u: IntArray,
+    values: int,
+    least: int,
+    counts: Counts,
+    groups: int = _GROUPS,
 ) -> Strata:
     """Make strata of training people in which every value of u has at least `least`.
 
     Combinations with fewer join those that differ from them in the first column only; where these together are still
     too few, in the second as well; and so on. What is left at the end joins the largest stratum.
     """
-    coarse = tuple(coarse_cells(column) for column in columns)
+    coarse = tuple(coarse_cells(column, groups) for column in columns)
     shape = tuple(int(groups.max()) + 1 for groups in coarse)
     size = int(np.prod(shape, dtype=np.int64))
     where = _combined(coarse, cells, len(u))
@@ -61,10 +68,10 @@ def learn_strata(
     return Strata(coarse, table, count)
 
 
-def coarse_cells(column: Column) -> IntArray:
-    """Return a group for each cell: at most 16 of about equal shares, in the cells' order; large cells stand alone."""
+def coarse_cells(column: Column, groups: int) -> IntArray:
+    """Return a group for each cell: at most so many, of about equal shares, in the cells' order."""
     middle = np.cumsum(column.shares) - column.shares / 2
-    group = np.minimum((middle * _GROUPS).astype(np.int64), _GROUPS - 1)
+    group = np.minimum((middle * groups).astype(np.int64), groups - 1)
     return np.unique(group, return_inverse=True)[1].astype(np.int64)
 
 
