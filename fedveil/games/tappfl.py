@@ -81,7 +81,8 @@ class TAPPFL(Game):
                 )
         if self.networks not in ("paper", "light"):
             raise InputError(f"TAPPFL: networks {self.networks!r} are not known: choose paper or light")
-        if min(self.width, self.utility_steps, self.privacy_steps or 1) < 1 or self.pretraining < 0:
+        steps = 1 if self.privacy_steps is None else self.privacy_steps
+        if min(self.width, self.utility_steps, steps) < 1 or self.pretraining < 0:
             raise InputError("TAPPFL: width and steps must be at least 1, pretraining not negative")
         if not self.attributes or len(set(self.attributes)) < len(self.attributes):
             raise InputError("TAPPFL: name at least one attribute, and each once")
@@ -212,7 +213,10 @@ class TAPPFL(Game):
 
 
 def _refuse_outside(strength: float | npt.ArrayLike) -> None:
-    values = np.atleast_1d(np.asarray(strength, dtype=np.float64))
+    try:
+        values = np.atleast_1d(np.asarray(strength, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise InputError(f"TAPPFL: strength λ must be a number in [0, 1], got {strength!r}") from None
     if not ((values >= 0) & (values <= 1)).all():
         wrong = float(values[~((values >= 0) & (values <= 1))][0])
         raise InputError(f"TAPPFL: strength λ must lie in [0, 1], got {wrong:g}")

@@ -166,6 +166,8 @@ def test_a_strength_outside_0_1_is_refused(strength):
         ({"negatives": "none"}, "choose conditional or marginal"),
         ({"networks": "heavy"}, "choose paper or light"),
         ({"width": 0}, "at least 1"),
+        ({"privacy_steps": 0}, "at least 1"),
+        ({"strength": "half"}, "must be a number in .0, 1., got 'half'"),
         ({"pretraining": -1}, "not negative"),
     ],
 )
