@@ -193,6 +193,10 @@ def check_varies(method: Method) -> None:
                     f"{where}: {name!r} is not allowed; write game.<setting> or shield.<setting> of a part that the "
                     f"method has, other than the one that varies"
                 )
+            own = getattr(method, owner)
+            known = parts.settings_of(parts.game_class(own.kind) if owner == "game" else parts.shield_class(own.kind))
+            if one not in known:
+                raise InputError(f"{where}.{name}: {own.kind} has no such setting: {nearest(one, known)}")
 
 
 @lru_cache(maxsize=2)

@@ -188,3 +188,22 @@ def test_settings_may_differ_at_some_strengths() -> None:
     assert [make_game(method, strength).width for strength in (0.5, 2)] == [make_game(method, 0.5).width, 5]
     renamed = [a.strength for a, b in zip(before.cells, after.cells, strict=True) if a.id != b.id]
     assert renamed == [2]
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        ({2: {"shield.radus": 3.0}}, "methods.channel.at.2.shield.radus: certified has no such setting: did you mean"),
+        ({2: {"shield.radius": -3.0}}, "methods.channel.shield"),
+        ({2: {"shield.sigma": 3.0}}, "methods.channel.at.2: 'shield.sigma' is not allowed"),
+        ({2: {"radius": 3.0}}, "methods.channel.at.2: 'radius' is not allowed"),
+        ({3: {"shield.radius": 3.0}}, "methods.channel.at.3: 3 is not among the method's strengths"),
+        ({"two": {"shield.radius": 3.0}}, "methods.channel.at.two"),
+    ],
+)
+def test_settings_at_a_strength_that_fit_nothing_are_told(at: Any, said: str) -> None:
+    values = changed(changed(TINY, "methods.channel.strengths", [0.5, 2]), "methods.channel.at", at)
+    with pytest.raises(InputError) as fault:
+        checked(make_study(values))
+    assert said in str(fault.value)
+    assert "\n" not in str(fault.value)
