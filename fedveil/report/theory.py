@@ -6,7 +6,7 @@ comes out is an estimate against the attackers tried; where a certificate bounds
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ from fedveil.studies.rows import CHANCES
 
 MIN_PRODUCT = (0.5, 1.0)
 """R and C_L at which the printed Theorem 1 is at its best: 2R·C_L is 1 at least for a classifier that says 0 or 1."""
+
+_CERTIFIED: dict[str, Callable[[list[float]], float]] = {"error_certified": min, "accuracy_certified": max}
+"""What a proof says, and which of several seeds' bounds holds for all of them: the weakest, never their mean."""
 
 
 def theory(settings: Sequence[Setting], task: str, attribute: str) -> dict[str, Any] | None:
@@ -52,12 +55,13 @@ def theory(settings: Sequence[Setting], task: str, attribute: str) -> dict[str, 
 
 
 def _setting(setting: Setting, task: str, attribute: str) -> dict[str, Any] | None:
-    """Return one setting's figures, means over the cells that have them."""
+    """Return one setting's figures: means over the cells that have them, and of what is certified the weakest."""
     found = [one for one in (_cell(cell, task, attribute) for cell in setting.cells) if one is not None]
     if not found:
         return None
     judged = [inside(cell.result, "leakage", attribute, "worst") for cell in setting.cells]
     means = {name: _mean([one[name] for one in found]) for name in found[0]}
+    means |= {name: _weakest([one[name] for one in found], of) for name, of in _CERTIFIED.items()}
     return {
         **means,
         "advantage": mean_figure(inside(one, "advantage") for one in judged),
@@ -75,7 +79,11 @@ def _cell(cell: CellResult, task: str, attribute: str) -> dict[str, float | None
     left = max(0.0, entropy - max(0.0, bits))  # no attacker's cross-entropy lies below H(u|r): this is from above
     tried = AttackerCrossEntropy(left, len(classes), (str(inside(judged, "mutual_information_attacker")),))
     gap, advantage = number(inside(facts, "gap", task)), min(1.0, max(0.0, advantage))
-    proved = {str(one["quantity"]): float(one["bound"]) for one in known_certificates(cell.result, attribute)}
+    proved: dict[str, float] = {}
+    for one in known_certificates(cell.result, attribute):
+        if one["direction"] == "upper":  # each of them holds, so the least does
+            name, bound = str(one["quantity"]), float(one["bound"])
+            proved[name] = min(bound, proved.get(name, bound))
     most = min(1.0, proved["advantage"]) if "advantage" in proved else None
     return {
         "error": _summed_error(cell.result, task, attribute, len(classes)),
@@ -100,3 +108,8 @@ def _summed_error(result: Mapping[str, Any], task: str, attribute: str, values: 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [one for one in values if one is not None]
     return number(float(np.mean(known))) if known and len(known) == len(values) else None
+
+
+def _weakest(values: Sequence[float | None], of: Callable[[list[float]], float]) -> float | None:
+    known = [one for one in values if one is not None]
+    return number(of(known)) if known and len(known) == len(values) else None

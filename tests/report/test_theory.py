@@ -18,7 +18,7 @@ from fedveil.report.gather import gather
 from fedveil.report.settings import settings_of
 from fedveil.report.sound import pair_of
 from fedveil.report.theory import theory
-from fedveil.studies.results import StudyResults
+from fedveil.studies.results import CellResult, StudyResults
 
 ONE = {"seeds": (0,), "tasks": ("income",), "attributes": {"sex": ("Female", "Male"), "race": ("B", "O", "W")}}
 
@@ -49,6 +49,23 @@ def test_theorems_are_put_beside_what_was_measured(study: Callable[..., StudyRes
             assert certified == pytest.approx(expected, abs=1e-4)
         else:
             assert certified == [None, None]  # an attacker's figure never becomes a guarantee
+
+
+def test_what_is_certified_over_seeds_is_the_weakest_bound(study: Callable[..., StudyResults]) -> None:
+    results = study(**{**ONE, "seeds": (0, 1)})
+
+    def weaker(cell: CellResult) -> CellResult:
+        if (cell.method, cell.seed) != ("certified-channel", 1):
+            return cell
+        own = [{**one, "bound": 0.99} for one in cell.result["certificates"]["sex"]]
+        return replace(cell, result={**cell.result, "certificates": {**cell.result["certificates"], "sex": own}})
+
+    settings = settings_of(replace(results, cells=[weaker(cell) for cell in results.cells]))
+    found = theory(settings, "income", "sex")
+    assert found is not None
+    told = [one for one, of in zip(found["settings"], settings, strict=True) if of.method == "certified-channel"]
+    assert [one["accuracy_certified"] for one in told] == [0.99] * len(told)
+    assert [one["error_certified"] for one in told] == pytest.approx([0.2 - 0.99] * len(told))
 
 
 def test_more_than_two_values_leave_theorem_1_and_the_printed_form_out(study: Callable[..., StudyResults]) -> None:
