@@ -11,7 +11,7 @@ import numpy as np
 from fedveil.errors import InputError
 from fedveil.randomness import numpy_generator
 from fedveil.reproductions.shown import PaperFigures, Played, Shown, at, cells_of, with_interval
-from fedveil.reproductions.spending import spent_in_words, spent_of
+from fedveil.reproductions.spending import most_spent, spent_in_words
 from fedveil.shields.message import Kind
 from fedveil.shields.shield import Identity
 from fedveil.studies.cells import load_data, make_federation
@@ -72,7 +72,6 @@ class MatchedLeakage(Shown):
         points = []
         for point in frontier.points:
             cells = cells_of(played, point.method)[point.strength]
-            spent = [spent_of(played.plan, cell) for cell in cells]
             known = _cotrained_figures(played, cells, attribute)
             points.append(
                 {
@@ -83,7 +82,7 @@ class MatchedLeakage(Shown):
                     "validation": {"utility": point.validation_utility, "leakage": point.validation_leakage},
                     "cotrained": averaged([one["balanced_accuracy"] for one in known]).as_dict() if known else None,
                     "cotrained_accuracy": averaged([one["accuracy"] for one in known]).as_dict() if known else None,
-                    "spent": max((one for one in spent if one), key=_most, default=None),
+                    "spent": most_spent(played.plan, cells),
                 }
             )
         matched = {name: self._matched(front) for name, front in fronts.items()}
@@ -170,10 +169,6 @@ class MatchedLeakage(Shown):
 
 def _reach(figure: dict[str, float], end: str) -> float:
     return 0.0 if figure[end] is None else abs(figure[end] - figure["estimate"])
-
-
-def _most(spent: dict[str, Any]) -> float:
-    return float("inf") if spent["epsilon"] is None else float(spent["epsilon"])
 
 
 def _cotrained_figures(played: Played, cells: Sequence[CellResult], attribute: str) -> list[dict[str, Any]]:

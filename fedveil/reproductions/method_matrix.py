@@ -11,7 +11,7 @@ import numpy as np
 from fedveil.errors import InputError
 from fedveil.reproductions.device_cost import device_seconds, ratio_of
 from fedveil.reproductions.shown import PaperFigures, Played, Shown, at, cells_of, named_method, with_interval
-from fedveil.reproductions.spending import spent_in_words, spent_of
+from fedveil.reproductions.spending import most_spent, spent_in_words
 from fedveil.studies.hypervolume import estimate_of
 from fedveil.studies.hypervolume import shown as plain_figure
 
@@ -107,8 +107,8 @@ class MethodMatrix(Shown):
             "seconds_per_round": None if mine is None else float(np.median(mine)),
             "times_reference": ratio_of(mine, reference),
             "bytes_per_round": _bytes(cells),
-            "spent": spent_of(played.plan, cells[0]),
-            "certificates": cells[0].result["certificates"].get(attribute, []),
+            "spent": most_spent(played.plan, cells),
+            "certificates": weakest_certificates([cell.result["certificates"].get(attribute, []) for cell in cells]),
             "utility": plain_figure(own.utility),
             "utility_lost": plain_figure(estimate_of(lost)),
             "leakage": plain_figure(own.leakage),
@@ -184,6 +184,26 @@ class MethodMatrix(Shown):
                 axes.set_xlabel(words, fontsize=8)
                 axes.tick_params(labelsize=7.5)
             line[2].axvline(block["chance"], color="#c25400", linestyle="--", linewidth=0.9)
+
+
+def weakest_certificates(by_seed: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return, of each quantity that every seed certifies, the certificate that holds for all seeds: the weakest.
+
+    >>> one, other = ({"quantity": "balanced accuracy", "direction": "upper", "bound": bound} for bound in (0.6, 0.7))
+    >>> weakest_certificates([[one], [other]])[0]["bound"], weakest_certificates([[one], []])
+    (0.7, [])
+    """
+    found = []
+    for told in dict.fromkeys((one["quantity"], one["direction"]) for one in by_seed[0]):
+        same = [[one for one in own if (one["quantity"], one["direction"]) == told] for own in by_seed]
+        if all(same):
+            tightest, weakest = (min, max) if told[1] == "upper" else (max, min)
+            found.append(weakest((tightest(own, key=_bound) for own in same), key=_bound))
+    return found
+
+
+def _bound(certificate: dict[str, Any]) -> float:
+    return float(certificate["bound"])
 
 
 def provable(row: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedveil.shields.message import Kind
@@ -34,6 +36,12 @@ def spent_of(plan: Plan, cell: CellResult) -> dict[str, Any] | None:
         "place": shield.place,
         "clip": shield.clip,
     }
+
+
+def most_spent(plan: Plan, cells: Sequence[CellResult]) -> dict[str, Any] | None:
+    """Return what the cell spent that spent most, of one method and strength over seeds; ε = ∞ is the most."""
+    found = [one for one in (spent_of(plan, cell) for cell in cells) if one is not None]
+    return max(found, key=lambda one: math.inf if one["epsilon"] is None else float(one["epsilon"]), default=None)
 
 
 def spent_in_words(spent: dict[str, Any] | None) -> str:
