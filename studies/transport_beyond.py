@@ -153,7 +153,7 @@ def attributes() -> Iterator[str]:
         yield (
             f"{' × '.join(hidden)} hidden, {'education, gain, loss kept' if keep else 'nothing kept'}: "
             f"income {head(vectors, data, 'boosting', 0):.4f}; {judged(vectors, data, 0)}; codes certified ≤ "
-            f"{bound:.3f} for {shield.values_[1]} values"
+            f"{bound:.3f} for {shield.joint_.count} values"
         )
 
 

@@ -15,7 +15,6 @@ import torch
 from fedveil.data.attribute import IntArray
 from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.errors import InputError, nearest
-from fedveil.randomness import torch_generator
 from fedveil.shields.drop_columns import table_columns
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Shield
@@ -23,6 +22,7 @@ from fedveil.transport.chart import Chart, Moved
 from fedveil.transport.federated_table import fit_table
 from fedveil.transport.fitting import fit_chart
 from fedveil.transport.images import FORMS, ImageChart, fit_images
+from fedveil.transport.joint import Joint
 from fedveil.transport.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ class Transport(Shield):
 
     Attributes, once prepared:
         chart_: the fitted map, with its ε.
+        joint_: the hidden values that training people had.
     """
 
     name = "transport"
     acts_on = frozenset({Kind.INPUT})
     chart_: Chart | ImageChart
-    values_: tuple[IntArray, int]
-    sizes_: tuple[int, ...]
+    joint_: Joint
 
     def __init__(
         self,
@@ -96,7 +96,8 @@ class Transport(Shield):
         images: str = "codes",
     ) -> None:
         self.attribute = attribute
-        self.keep, self.weights = dict(keep or {}), dict(weights or {})
+        self.keep = {} if keep is None else keep
+        self.weights = {} if weights is None else weights
         self.strength, self.codes, self.temperature, self.stay = strength, codes, temperature, stay
         self.least, self.questions, self.noise, self.crowd = least, questions, noise, crowd
         self.directions, self.direction_weight, self.guess_weight = directions, direction_weight, guess_weight
@@ -104,9 +105,11 @@ class Transport(Shield):
         self._check()
 
     def _check(self) -> None:
+        if not isinstance(self.attribute, str | list | tuple):
+            raise InputError(f"transport: the attribute to hide must be a name or several, got {self.attribute!r}")
         self.recipe.check()
-        if not self.hidden:
-            raise InputError("transport: name the attribute to hide")
+        if len(set(self.hidden)) < max(len(self.hidden), 1):
+            raise InputError("transport: name the attribute to hide, each of several once")
         if self.epsilon is not None and not (isinstance(self.epsilon, Real) and self.epsilon > 0):
             raise InputError(f"transport: epsilon must be above 0, got {self.epsilon!r}")
         if self.epsilon is not None and self.noise:
@@ -132,21 +135,16 @@ class Transport(Shield):
         known = np.all([one.known for one in hidden], axis=0)
         if not known.any():
             raise InputError(f"transport: no training record of {data.name} carries {', '.join(self.hidden)}")
-        sizes = tuple(len(one.values) for one in hidden)
-        joint = np.ravel_multi_index([one.codes[known] for one in hidden], sizes)
         ready = copy.copy(self)
-        seen = np.unique(joint)
-        table = np.full(int(np.prod(sizes)), -1, dtype=np.int64)
-        table[seen] = np.arange(len(seen))
-        ready.values_, ready.sizes_ = (table, len(seen)), sizes
-        recipe = self.recipe
-        x, u = train.x[known], table[joint]
+        ready.joint_ = Joint.learn([one.take(np.flatnonzero(known)) for one in hidden])
+        recipe, values = self.recipe, ready.joint_.count
+        x, u = train.x[known], ready.joint_.of([one.codes[known] for one in hidden])
         if x.ndim == 4:
-            ready.chart_ = fit_images(x, u, len(seen), recipe, seed, self.epsilon or float("inf"), self.images)
+            ready.chart_ = fit_images(x, u, values, recipe, seed, self.epsilon or float("inf"), self.images)
         elif self.epsilon is not None:
-            ready.chart_ = fit_table(x, names, u, len(seen), recipe, seed, self.epsilon)
+            ready.chart_ = fit_table(x, names, u, values, recipe, seed, self.epsilon)
         else:
-            ready.chart_ = fit_chart(x, names, u, len(seen), recipe, seed)
+            ready.chart_ = fit_chart(x, names, u, values, recipe, seed)
         return ready
 
     def _columns(self, data: AttributeData) -> tuple[str, ...]:
@@ -183,19 +181,10 @@ class Transport(Shield):
         With nothing kept, stratum and code are all that is shown of a person. `about` names one of several hidden
         attributes; by default their combinations are what is asked for.
         """
-        from fedveil.certificates.code_counts import certify_chances
-        from fedveil.transport.chances import summed_chances
+        from fedveil.transport.certifying import certify_map
 
         chart = self._fitted()
-        if not len(chart.centres):
-            raise InputError("transport: moved moments show more than a code, so there is nothing to count; use codes")
-        u = self._values([data.attribute(name).codes[rows] for name in self.hidden])
-        beyond = () if not self.keep else (f"what {', '.join(self.keep)} tell beyond their strata",)
-        generator = torch_generator(seed, "certify")
-        sums = summed_chances(chart, data.x[rows].astype(np.float64), u, self.values_[1], generator)
-        if about is not None:
-            sums = self._of_one(sums, about)
-        return certify_chances(sums, confidence, does_not_cover=beyond)
+        return certify_map(chart, self.joint_, data, rows, seed, confidence, about, tuple(self.keep))
 
     def certificates_on(
         self, data: AttributeData, rows: IntArray, attribute: str, seed: int
@@ -204,21 +193,17 @@ class Transport(Shield):
 
         Where columns stay, the bound is on the code alone, and named so: what is shown tells more.
         """
-        if attribute not in self.hidden or not len(self._fitted().centres):
+        if attribute not in self.hidden or not len(self._fitted().centres) or data.groups is not None:
             return ()
-        known = rows[np.all([data.attribute(name).codes[rows] >= 0 for name in self.hidden], axis=0)]
-        if len(np.unique(data.attribute(attribute).codes[known])) < 2:
-            return ()
+        codes = [data.attribute(name).codes for name in self.hidden]
+        known = rows[np.all([own[rows] >= 0 for own in codes], axis=0)]
+        own = codes[self.hidden.index(attribute)]
+        had = np.unique(own[data.rows(Split.TRAIN)])
+        if len(had[had >= 0]) < 2 or not np.isin(had[had >= 0], own[known]).all():
+            return ()  # a value that nobody held out has cannot be counted
         made = self.certify(data, known, seed, about=attribute)
         alone = "balanced accuracy from the code and its stratum alone"
         return (replace(made, quantity=alone) if self.keep else made,)
-
-    def _of_one(self, sums: npt.NDArray[np.float64], attribute: str) -> npt.NDArray[np.float64]:
-        """Return chances summed over combinations, (codes, combinations), as sums over one attribute's own values."""
-        combinations = np.argsort(self.values_[0], kind="stable")[-self.values_[1] :]  # where the table is not −1
-        own = np.unravel_index(combinations, self.sizes_)[self.hidden.index(attribute)]
-        table = np.stack([sums[:, own == value].sum(axis=1) for value in np.unique(own)], axis=1)
-        return table[:, table.sum(axis=0) > 0]
 
     def _fitted(self) -> Chart | ImageChart:
         if not hasattr(self, "chart_"):
@@ -226,14 +211,4 @@ class Transport(Shield):
         return self.chart_
 
     def _moved(self, x: npt.NDArray[np.float64], u: Sequence[IntArray], generator: torch.Generator) -> Moved:
-        return self._fitted().move(x, self._values(u), generator)
-
-    def _values(self, u: Sequence[IntArray]) -> IntArray:
-        """Return each record's joint value, as training people had it."""
-        table, _ = self.values_
-        if any((own < 0).any() or (own >= size).any() for own, size in zip(u, self.sizes_, strict=True)):
-            raise InputError(f"transport: a record carries no {' or '.join(self.hidden)}, so it cannot be shown")
-        values = table[np.ravel_multi_index(tuple(u), self.sizes_)]
-        if (values < 0).any():
-            raise InputError(f"transport: a record has a {' × '.join(self.hidden)} that no training record had")
-        return np.asarray(values, dtype=np.int64)
+        return self._fitted().move(x, self.joint_.of(u), generator)

@@ -38,6 +38,7 @@ def align(
     temperature: float,
     questions: int,
     counts: Counts,
+    spread: float,
     crowd: int = 0,
 ) -> Alignment:
     """Fit the potentials on training people.
@@ -50,12 +51,14 @@ def align(
         cost: what each cell costs each person.
         own: the cell a person would have if nothing were to be hidden.
         sizes: how many strata and values there are.
+        spread: of costs, as far as it is known without people; the first temperature where counts are noised.
         crowd: a stratum uses no more cells than its rarest value of u has people over this; 0 for all cells. It uses
             those that most people are nearest to; whoever had another is counted with the cheapest of these.
     """
     cells = cost.shape[1]
     b = torch.zeros(*sizes, cells, dtype=cost.dtype)
-    temperatures = schedule(float(cost.std()), temperature, questions)
+    # Under noise nothing of people may enter but counts: the schedule then starts from a spread that knows none.
+    temperatures = schedule(spread if counts.noise else float(cost.std()), temperature, questions)
     counts.asked(2 + len(temperatures))  # groups are disjoint: each question is put to a person once
     for stratum in range(sizes[0]):
         rows = [np.flatnonzero((strata == stratum) & (u == value)) for value in range(sizes[1])]
@@ -71,7 +74,7 @@ def align(
             seen = [np.where(np.isin(np.arange(cells), used), one, 0.0) for one in seen]
         common = shares(np.sum([np.maximum(one, 0.0) for one in seen], axis=0))
         for value, part in enumerate(rows):
-            if len(part):
+            if len(part) or counts.noise:
                 wanted = share * common + (1 - share) * shares(seen[value])
                 b[stratum, value] = potentials(cost[torch.from_numpy(part)], wanted, temperatures, counts)
     return Alignment(b, temperature)
@@ -91,13 +94,17 @@ class Plausible:
         self.apart = np.where(place[:, None] == place, 0.0, 1.0 + apart)
 
     @classmethod
-    def learn(cls, stay: float, column: Column, own: IntArray, others: list[IntArray], counts: Counts) -> Plausible:
-        """Count pairs of cells on training people: one question for each other column, and one for the column."""
+    def learn(
+        cls, stay: float, column: Column, own: IntArray, others: list[IntArray], sizes: list[int], counts: Counts
+    ) -> Plausible:
+        """Count pairs of cells on training people: one question for each other column, and one for the column.
+
+        `sizes` says how many cells each other column has.
+        """
         counts.asked(1 + len(others))
         alone = counts.noised(np.bincount(own, minlength=column.cells))
         tables = []
-        for other in others:
-            size = int(other.max(initial=0)) + 1
+        for other, size in zip(others, sizes, strict=True):
             pairs = counts.noised(np.bincount(own * size + other, minlength=column.cells * size))
             tables.append(np.maximum(pairs.reshape(column.cells, size), 0.0))
         return cls(stay, column, Guess.learn(alone, tables))

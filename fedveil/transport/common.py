@@ -52,7 +52,7 @@ def learn_common(
     weights: tuple[float, float],
     counts: Counts,
 ) -> Common:
-    """Learn the directions from counts of pairs, and from one sum of bounded products over people.
+    """Learn the directions of two columns or more from counts of pairs, and one sum of bounded products over people.
 
     Args:
         cells: people's cells of the pairs' columns.
@@ -64,20 +64,20 @@ def learn_common(
     guesses = []
     for place in range(len(columns)):
         tables = [pairs.between(place, other) for other in range(len(columns)) if other != place]
-        own = tables[0].sum(axis=1) if tables else columns[place].shares * people
-        guesses.append(Guess.learn(own, tables))
+        guesses.append(Guess.learn(tables[0].sum(axis=1), tables))
     z = _coordinates(columns, guesses, seen, cells, people)
     largest = [float((column.places**2).sum(axis=1).max()) for column in columns]
     bound = (1.0 + sum(largest) + sum(one for one, own in zip(largest, seen, strict=True) if own)) ** 0.5
     counts.asked()
-    covariance = np.zeros((z.shape[1], z.shape[1]))
+    covariance, everybody = np.zeros((z.shape[1], z.shape[1])), 0.0
     for value in range(values):  # values of u are disjoint groups: one question
         with_one = np.hstack([z[u == value], np.ones((int((u == value).sum()), 1))]) / bound
         moments = counts.noised(with_one.T @ with_one) * bound**2
         mass = max(float(moments[-1, -1]), 1.0)
         mean = moments[-1, :-1] / mass
+        everybody += mass
         covariance += (moments[:-1, :-1] + moments[:-1, :-1].T) / 2 - mass * np.outer(mean, mean)
-    covariance /= max(people, 1)
+    covariance /= everybody
     scale = _scales(covariance, columns, seen)
     spread, vectors = np.linalg.eigh(covariance * np.outer(scale, scale))
     chosen = np.argsort(-spread, kind="stable")[: min(directions, int((spread > 1e-9).sum()))]

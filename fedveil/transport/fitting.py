@@ -35,7 +35,7 @@ def fit_chart(
     stays = list(dict.fromkeys(column for name in recipe.keep for column in every if name in column.names))
     coded = [column for column in every if column not in stays]
     own, rest = [column.cell(x) for column in stays], [column.cell(x) for column in coded]
-    kept = [_fit_kept(place, stays, own, rest, u, values, recipe, counts, rng) for place in range(len(stays))]
+    kept = [_fit_kept(place, stays, own, coded, rest, u, values, recipe, counts, rng) for place in range(len(stays))]
     strata = learn_strata(stays, own, u, values, recipe.least, counts)
     cells = [column.cell(x) for column in every]
     pairs = Pairs.count(every, cells, u, values, counts)
@@ -69,6 +69,7 @@ def fit_chart(
         recipe.temperature,
         recipe.questions,
         counts,
+        float(squared(centres, centres).std(correction=0)),
         recipe.crowd,
     )
     shown = _shown(coded, rest, weights, nearest, len(centres), counts)
@@ -106,6 +107,7 @@ def _fit_kept(
     place: int,
     stays: list[Column],
     own: list[IntArray],
+    coded: list[Column],
     rest: list[IntArray],
     u: IntArray,
     values: int,
@@ -119,11 +121,14 @@ def _fit_kept(
     if share == 0:
         return Kept(column, strata)
     others = [*own[:place], *own[place + 1 :], *rest]
-    cost = Plausible.learn(recipe.stay, column, own[place], others, counts)
+    cells = [other.cells for other in (*stays[:place], *stays[place + 1 :], *coded)]
+    cost = Plausible.learn(recipe.stay, column, own[place], others, cells, counts)
     costs = cost.cost(own[place], others)
     groups, sizes = strata.of(own[:place], len(u)), (strata.count, values)
     temperature = max(_PLAUSIBLE_TEMPERATURE, recipe.temperature)
-    alignment: Alignment = align(costs, own[place], groups, u, sizes, share, temperature, recipe.questions, counts)
+    alignment: Alignment = align(
+        costs, own[place], groups, u, sizes, share, temperature, recipe.questions, counts, recipe.stay
+    )
     own[place] = alignment.move(costs, groups, u, torch.from_numpy(rng.random(len(u))))
     return Kept(column, strata, cost, alignment)
 

@@ -39,13 +39,19 @@ class Recipe:
 
     def check(self) -> None:
         """Refuse settings that mean nothing, in one line."""
+        for what, told in {"keep": self.keep, "weights": self.weights}.items():
+            if not isinstance(told, Mapping):
+                raise InputError(f"transport: {what} must name columns, each with a number, got {told!r}")
+        for name in self.weights:
+            if name in self.keep:
+                raise InputError(f"transport: column {name!r} stays, so it has no weight in the codes; leave out one")
         shares = {"strength": self.strength, **{f"keep of {name!r}": start for name, start in self.keep.items()}}
         for what, share in shares.items():
             if not (isinstance(share, Real) and 0 <= share <= 1):
                 raise InputError(f"transport: {what} must lie in [0, 1], got {share!r}")
         for what, least in {"codes": 1, "least": 1, "questions": 1, "crowd": 1, "directions": 0}.items():
             number = getattr(self, what)
-            if not (isinstance(number, int) and number >= least):
+            if isinstance(number, bool) or not (isinstance(number, int) and number >= least):
                 raise InputError(f"transport: {what} must be a whole number from {least} on, got {number!r}")
         amounts: dict[str, object] = {
             what: getattr(self, what) for what in ("noise", "stay", "direction_weight", "guess_weight")
@@ -53,5 +59,5 @@ class Recipe:
         for what, amount in {**amounts, **{f"weight of {name!r}": one for name, one in self.weights.items()}}.items():
             if not (isinstance(amount, int | float) and 0 <= amount < float("inf")):
                 raise InputError(f"transport: {what} must be finite and not negative, got {amount!r}")
-        if not 0 < self.temperature < float("inf"):
+        if not (isinstance(self.temperature, int | float) and 0 < self.temperature < float("inf")):
             raise InputError(f"transport: the temperature must be above 0 and finite, got {self.temperature!r}")

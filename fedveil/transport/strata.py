@@ -8,11 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedveil.data.attribute import IntArray
+from fedveil.errors import InputError
 from fedveil.transport.columns import Column
 from fedveil.transport.counts import Counts
 
 _GROUPS = 16
 """Coarse cells of a column, at most: what stays tells more of u beyond its strata the coarser they are."""
+_MOST = 1_000_000
+"""Combinations of coarse cells, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,9 @@ def learn_strata(
     coarse = tuple(coarse_cells(column, groups) for column in columns)
     shape = tuple(int(groups.max()) + 1 for groups in coarse)
     size = int(np.prod(shape, dtype=np.int64))
+    if size > _MOST:
+        kept = ", ".join(column.names[0] for column in columns)
+        raise InputError(f"transport: {kept} stay, which makes {size:,} strata, too many to count; keep fewer columns")
     where = _combined(coarse, cells, len(u))
     counts.asked()
     seen = counts.noised(np.bincount(where * values + u, minlength=size * values).reshape(size, values))

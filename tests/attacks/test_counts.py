@@ -7,11 +7,11 @@ import pytest
 
 from fedveil.attacks.counts import attack_devices, attack_target, evidence
 from fedveil.errors import InputError
-from fedveil.transport.recipe import Recipe
 from fedveil.transport.columns import learn_columns
 from fedveil.transport.federated import Plan
 from fedveil.transport.federated_table import People, learn_table
 from fedveil.transport.poll import Poll, Question, budget, gaussian_advantage
+from fedveil.transport.recipe import Recipe
 
 
 def crowd(n=120, seed=0):

@@ -1,5 +1,7 @@
 """The transport shield: what it shows does not depend on u, and without u it shows nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -103,7 +105,7 @@ def test_several_attributes_and_values_are_hidden_together():
     table = people(values=3)
     train, test = table.rows(Split.TRAIN), table.rows(Split.TEST)
     shield = Transport(["u", "z"], codes=30).prepared(table, 0)
-    assert shield.values_[1] == 6
+    assert shield.joint_.count == 6
     a, b = shown(shield, table, train), shown(shield, table, test)
     u = table.attribute("u").codes
     assert learnt(a, u[train], b, u[test]) < 1 / 3 + 0.05
@@ -201,3 +203,16 @@ def test_adult_beats_the_raw_table_at_little_cost(published):
     head = HistGradientBoostingClassifier(max_iter=80, random_state=0).fit(r[train], y[train])
     assert head.score(r[test], y[test]) > 0.84
     assert learnt(r[train], u[train], r[test], u[test]) < 0.57
+
+
+def test_training_people_and_groups_certify_nothing(table):
+    """The map balances whom it was fitted on; records of one group are not independent."""
+    shield = Transport("u", codes=20).prepared(table, 0)
+    with pytest.raises(InputError, match="certify nothing; give rows of other people"):
+        shield.certify(table, table.rows(Split.TRAIN)[:500], 0)
+    grouped = replace(table, groups=np.arange(len(table)) // 2)
+    with pytest.raises(InputError, match="come in groups"):
+        shield.certify(grouped, table.rows(Split.TEST), 0)
+    assert shield.certificates_on(grouped, table.rows(Split.TEST), "u", 0) == ()
+    women = table.rows(Split.TEST)[table.attribute("u").codes[table.rows(Split.TEST)] == 0]
+    assert shield.certificates_on(table, women, "u", 0) == ()

@@ -49,7 +49,7 @@ def test_alignment_shrinks_total_variation_by_the_share(share):
     own = np.where(rng.random(20_000) < 0.8, u, 1 - u)
     cost = torch.from_numpy(10.0 * (own[:, None] != np.arange(2)))
     strata = np.zeros(20_000, dtype=np.int64)
-    fitted = align(cost, own, strata, u, (1, 2), share, 0.3, 200, exact())
+    fitted = align(cost, own, strata, u, (1, 2), share, 0.3, 200, exact(), 1.0)
     new = fitted.move(cost, strata, u, torch.from_numpy(rng.random(20_000)))
     variation = abs(new[u == 0].mean() - new[u == 1].mean())
     assert variation == pytest.approx((1 - share) * 0.6, abs=0.02)
