@@ -17,6 +17,7 @@ from fedveil.shields.shield import Identity, ShieldError
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run
+    from fedveil.updates.segments import Segment
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,8 @@ class Sent:
 
 def send_updates(run: Run, work: Work, outcome: Outcome) -> Sent:
     """Shield every device's update of its shared players; a device whose shield cannot run sends nothing."""
+    from fedveil.updates.segments import segments_of  # its package reads what runs recorded, which is built on this
+
     names = [name for name in run.seats if name in work.stage.shared and name in outcome.states]
     everyone = np.arange(len(work.devices))
     if not names:
@@ -41,18 +44,18 @@ def send_updates(run: Run, work: Work, outcome: Outcome) -> Sent:
     sent: list[Tensor] = []
     speaking: list[int] = []
     damages: list[Damage] = []
+    segments = segments_of(run, work.stage)
     for position in everyone:
         message = Message(Kind.UPDATE, updates[position : position + 1])
         try:
-            message, damage = run.shield.apply(message, _context(run, work, outcome, int(position)))
+            message, damage = run.shield.apply(message, _context(run, work, outcome, segments, int(position)))
         except ShieldError:
             continue
         sent.append(message.values)
         speaking.append(int(position))
         damages.append(damage)
-    mean = {
-        key: float(np.mean([asdict(damage)[key] for damage in damages])) for key in ("l2", "linf", "cosine") if sent
-    }
+    facts = [asdict(damage) for damage in damages]
+    mean = {key: float(np.mean([one[key] for one in facts])) for key in facts[0]} if facts else {}
     total = sum(damage.bytes for damage in damages)
     return Sent(torch.cat(sent) if sent else updates[:0], np.array(speaking, dtype=np.int64), mean, total)
 
@@ -69,7 +72,7 @@ def aggregate(run: Run, work: Work, sent: Sent) -> None:
             place += size
 
 
-def _context(run: Run, work: Work, outcome: Outcome, position: int) -> Context:
+def _context(run: Run, work: Work, outcome: Outcome, segments: tuple[Segment, ...], position: int) -> Context:
     device = int(work.devices[position])
     rows = torch.from_numpy(work.rows[position]).to(run.tensors["x"].device)
     return Context(
@@ -78,4 +81,5 @@ def _context(run: Run, work: Work, outcome: Outcome, position: int) -> Context:
         generator=torch_generator(work.seed, "shield", work.stage.name, work.round, device),
         data={name: column[rows] for name, column in run.tensors.items()},
         model={**run.shared, **{name: states[position] for name, states in outcome.states.items()}},
+        segments=segments,
     )

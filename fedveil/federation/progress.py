@@ -14,7 +14,7 @@ class RoundRecord:
         stage, round: which; rounds count from 1 in each stage.
         devices: those that answered. silent: those whose shield could not run, and that sent nothing.
         losses: mean loss by move. validation: the stage's validation loss, where it has one.
-        damage: what the shields did to the updates, averaged over devices.
+        damage: what the shield, a chain as a whole, did to the updates, averaged over devices: l2, linf, cosine, bytes.
         bytes_up: how much the devices sent.
         utility_only: by attribute that the game hides, how many of the devices lack it or hold one value of it.
     """

@@ -15,9 +15,18 @@ if TYPE_CHECKING:
     from fedveil.shields.compression import Compression
     from fedveil.shields.gaussian import DPGaussian
     from fedveil.shields.laplace import DPLaplace
+    from fedveil.shields.quantise import Quantise
+    from fedveil.shields.sparsify import Sparsify
     from fedveil.shields.transport import Transport
 
-_LAZY = {"Compression": "compression", "DPGaussian": "gaussian", "DPLaplace": "laplace", "Transport": "transport"}
+_LAZY = {
+    "Compression": "compression",
+    "DPGaussian": "gaussian",
+    "DPLaplace": "laplace",
+    "Quantise": "quantise",
+    "Sparsify": "sparsify",
+    "Transport": "transport",
+}
 """Loaded when asked for: their mathematics takes a moment to import."""
 
 __all__ = [
@@ -33,8 +42,10 @@ __all__ = [
     "Identity",
     "Kind",
     "Message",
+    "Quantise",
     "Shield",
     "ShieldError",
+    "Sparsify",
     "Transport",
 ]
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from fedveil.updates.segments import Segment
 
 
 class Kind(StrEnum):
@@ -28,14 +31,25 @@ LEAVING = frozenset(Kind) - {Kind.INPUT}
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """Rows of numbers: one per update about to leave one device, per released record, or per record of the device."""
+    """Rows of numbers: one per update about to leave one device, per released record, or per record of the device.
+
+    Attributes:
+        encoded: in how many bytes these numbers can be sent, where they have a shorter form; None: as they stand.
+    """
 
     kind: Kind
     values: Tensor
+    encoded: int | None = None
 
-    def with_values(self, values: Tensor) -> Message:
-        """Return the same message with other numbers."""
-        return replace(self, values=values)
+    def with_values(self, values: Tensor, encoded: int | None = None) -> Message:
+        """Return the same message with other numbers; a shorter form of the former ones is none of these."""
+        return replace(self, values=values, encoded=encoded)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes are sent: the shorter form's where there is one."""
+        whole = self.values.numel() * self.values.element_size()
+        return whole if self.encoded is None else min(whole, self.encoded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +62,7 @@ class Context:
         data: the device's records that stand behind the message ("x", "y", "u:<name>"), where it has them.
         model: the flat weights of each player that the device holds.
         policy: what the person at the device has chosen.
+        segments: where each tensor lies in an update; empty for other messages. No secret: everybody knows the model.
     """
 
     device: int
@@ -56,11 +71,17 @@ class Context:
     data: Mapping[str, Tensor] = field(default_factory=dict)
     model: Mapping[str, Tensor] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)
+    segments: tuple[Segment, ...] = ()
 
 
 @dataclass(frozen=True)
 class Damage:
     """What a shield did to a message: realised norms of the change and what is left of the direction.
+
+    Attributes:
+        l2, linf: norms of the change, averaged over the message's rows.
+        cosine: between what was true and what is sent, likewise; 1 where both are 0, and 0 where one of them is.
+        bytes: how much is sent.
 
     >>> Damage.between(torch.tensor([[3.0, 4.0]]), torch.tensor([[3.0, 0.0]])).l2
     4.0
@@ -72,15 +93,26 @@ class Damage:
     bytes: int
 
     @classmethod
-    def between(cls, true: Tensor, sent: Tensor) -> Damage:
-        """Measure the change, averaged over the message's rows."""
-        if not len(true):
-            return cls(0.0, 0.0, 1.0, 0)
-        change = (sent - true).flatten(1)
-        cosine = torch.nn.functional.cosine_similarity(true.flatten(1), sent.flatten(1), dim=1)
+    def between(cls, true: Tensor, sent: Tensor, sent_bytes: int | None = None) -> Damage:
+        """Measure the change in double precision; bytes are those of the numbers as they stand, unless given."""
+        counted = sent.numel() * sent.element_size() if sent_bytes is None else sent_bytes
+        if not sent.numel():
+            return cls(0.0, 0.0, 1.0, counted)
+        before, after = true.flatten(1).double(), sent.flatten(1).double()
+        change = after - before
+        cosine = (_direction(before) * _direction(after)).sum(dim=1)
+        unharmed = ~(before.any(dim=1) | after.any(dim=1))
         return cls(
             l2=float(change.norm(dim=1).mean()),
             linf=float(change.abs().amax(dim=1).mean()),
-            cosine=float(cosine.mean()),
-            bytes=sent.numel() * sent.element_size(),
+            cosine=float(torch.where(unharmed, 1.0, cosine).mean()),
+            bytes=counted,
         )
+
+
+def _direction(rows: Tensor) -> Tensor:
+    """Scale every row to norm 1, by its largest number first, so that no square is 0 or infinite; 0 stays 0."""
+    largest = rows.abs().amax(dim=1, keepdim=True)
+    scaled = rows / torch.where(largest > 0, largest, 1.0)
+    norms: Tensor = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
+    return scaled / norms.clamp_min(1.0)

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from fedveil.data.attribute_data import AttributeData
 
 
+TRAINED = frozenset({Kind.GRADIENT, Kind.UPDATE, Kind.PARAMETERS})
+"""Messages that training made: where one is not finite, training failed, and no shield can mend that."""
+
+
 class ShieldError(InputError):
     """A shield could not do its work: nothing is sent."""
 
@@ -62,7 +66,9 @@ class Shield(ABC):
     def apply(self, message: Message, context: Context) -> tuple[Message, Damage]:
         """Shield a message, and measure what that did to it."""
         if message.kind not in self.acts_on:
-            return message, Damage.between(message.values, message.values)
+            return message, Damage.between(message.values, message.values, message.bytes)
+        if message.kind in TRAINED and not torch.isfinite(message.values).all():
+            raise ShieldError(f"the {message.kind} holds NaN or infinite numbers, so nothing is sent")
         true = message.values.clone()  # a shield may change numbers in place; the damage is measured all the same
         try:
             sent = self.change(message, context)
@@ -73,7 +79,9 @@ class Shield(ABC):
             raise ShieldError(f"shield {self.name!r} failed, so nothing is sent: {fault}") from fault
         if not usable:
             raise ShieldError(f"shield {self.name!r} made an unusable message (shape or NaN), so nothing is sent")
-        return sent, Damage.between(true, sent.values)
+        if sent is message and not torch.equal(true, sent.values):
+            sent = sent.with_values(sent.values)  # changed in place: a shorter form that it had holds no longer
+        return sent, Damage.between(true, sent.values, sent.bytes)
 
     def __repr__(self) -> str:
         made = {name: value for name, value in vars(self).items() if not name.endswith("_")}  # not what it learned
@@ -123,5 +131,6 @@ class Chain(Shield):
             message, _ = shield.apply(message, context)
             if message.kind in shield.certifies:
                 seed = int(torch.randint(2**62, (1,), generator=context.generator))
-                context = Context(context.device, context.round, torch_generator(seed, "behind a certificate"))
+                fresh = torch_generator(seed, "behind a certificate")
+                context = Context(context.device, context.round, fresh, segments=context.segments)
         return message

@@ -13,6 +13,7 @@ from fedveil.errors import InputError
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run
+    from fedveil.games.game import Stage
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,12 @@ class Segment:
         return updates[:, self.start : self.stop].reshape(len(updates), *self.shape)
 
 
-def segments_of(run: Run) -> tuple[Segment, ...]:
-    """Return the tensors of an update in the order in which a device sends them, in the run's present stage."""
+def segments_of(run: Run, stage: Stage | None = None) -> tuple[Segment, ...]:
+    """Return the tensors of an update in the order in which a device sends them, in a stage or in the present one."""
     if not run.stages:
         return ()
-    stage = run.stages[min(run.progress.stage, len(run.stages) - 1)]
+    if stage is None:
+        stage = run.stages[min(run.progress.stage, len(run.stages) - 1)]
     found: list[Segment] = []
     place = 0
     for player in run.seats:
