@@ -127,6 +127,15 @@ class AttributeData:
         return replace(self, y=None)
 
 
+def random_part(n: int, limit: int | None, seed: int, name: str) -> IntArray:
+    """Return the rows of a random part of at most `limit` records, in their order; of all where it is None."""
+    if limit is not None and limit < 1:
+        raise InputError(f"{name}: limit must be at least 1, got {limit}")
+    if limit is None or limit >= n:
+        return np.arange(n)
+    return np.sort(numpy_generator(seed, name, "limit").choice(n, size=limit, replace=False))
+
+
 def random_split(
     n: int,
     *,

@@ -47,7 +47,7 @@ def fetch(source: Source) -> Found:
 
 
 def download(source: Source) -> Found:
-    """Download a source's files into our cache, each checked against its published hash."""
+    """Download a source's files into our cache, each checked against its hash where its publisher states one."""
     return Found("cache", {file.name: _download(source, file) for file in source.files})
 
 
@@ -107,7 +107,7 @@ def _download(source: Source, file: PublishedFile) -> Path:
     pooch.get_logger().setLevel("WARNING")
     fetcher = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=_TIMEOUT)
     try:
-        path = pooch.retrieve(file.url, known_hash=file.hash, fname=file.name, path=folder, downloader=fetcher)
+        path = pooch.retrieve(file.url, known_hash=file.hash or None, fname=file.name, path=folder, downloader=fetcher)
     except requests.exceptions.RequestException as fault:
         answer = getattr(fault, "response", None)
         why = f"answered {answer.status_code}" if answer is not None else "cannot be reached"

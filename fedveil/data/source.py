@@ -20,7 +20,7 @@ class PublishedFile:
     Attributes:
         name: its name in a folder.
         url: its published address.
-        hash: "sha256:…" or "md5:…" of the published file; downloads are checked against it.
+        hash: "sha256:…" or "md5:…" of the published file; downloads are checked against it. Empty where none is stated.
     """
 
     name: str

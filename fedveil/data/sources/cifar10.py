@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedveil.data.attribute import Attribute, IntArray
-from fedveil.data.attribute_data import AttributeData, Split, random_split
+from fedveil.data.attribute_data import AttributeData, Split, random_part, random_split
 from fedveil.data.locate import locate
 from fedveil.data.pickled_arrays import read_pickled_arrays
 from fedveil.data.source import PublishedFile, Source
 from fedveil.errors import InputError
-from fedveil.randomness import numpy_generator
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 ANIMALS = frozenset({"bird", "cat", "deer", "dog", "frog", "horse"})
@@ -73,8 +72,6 @@ class CIFAR10(Source):
             validation: their share of the training batches.
             limit: how many records to take, at random; all by default.
         """
-        if limit is not None and limit < 1:
-            raise InputError(f"{self.name}: limit must be at least 1, got {limit}")
         found = locate(self)
         batches = read_batches(found.files)
         train = sum(len(labels) for name, (_, labels) in batches.items() if name != _TEST)
@@ -82,9 +79,7 @@ class CIFAR10(Source):
         labels = np.concatenate([labels for _, labels in batches.values()])
         split = np.full(len(labels), Split.TEST, dtype=np.int8)
         split[:train] = random_split(train, seed=seed, validation=validation, test=0.0, strata=labels[:train])
-        rows = np.arange(len(labels))
-        if limit is not None and limit < len(rows):
-            rows = np.sort(numpy_generator(seed, self.name, "limit").choice(len(rows), size=limit, replace=False))
+        rows = random_part(len(labels), limit, seed, self.name)
         animal = np.array([name in ANIMALS for name in CLASSES], dtype=np.int64)
         return AttributeData(
             x=images[rows].reshape(-1, 3, 32, 32).astype(np.float32) / np.float32(255),

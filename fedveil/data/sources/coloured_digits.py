@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedveil.data.attribute import Attribute, IntArray
-from fedveil.data.attribute_data import AttributeData
+from fedveil.data.attribute_data import AttributeData, random_part
 from fedveil.data.locate import locate
 from fedveil.data.source import Source
 from fedveil.data.sources.mnist_files import PACKAGED, PUBLISHED, Bytes, read_digits
@@ -100,7 +100,7 @@ class ColouredDigits(Source):
             raise InputError(f'{self.name}: palette must be "fixed" or "random", got {palette!r}')
         found = locate(self)
         digits = read_digits(found.files, seed, validation, test)
-        rows = _part(len(digits.digits), limit, seed)
+        rows = random_part(len(digits.digits), limit, seed, self.name)
         images, labels = digits.images[rows], digits.digits[rows]
         colour_given_digit = _mixed(
             _palette(palette, seed), np.bincount(labels, minlength=10) / len(labels), correlation
@@ -123,14 +123,6 @@ class ColouredDigits(Source):
                 "colour_given_digit": colour_given_digit.tolist(),
             },
         )
-
-
-def _part(n: int, limit: int | None, seed: int) -> IntArray:
-    if limit is None or limit >= n:
-        return np.arange(n)
-    if limit < 1:
-        raise InputError(f"coloured_digits: limit must be at least 1, got {limit}")
-    return np.sort(numpy_generator(seed, "coloured_digits", "limit").choice(n, size=limit, replace=False))
 
 
 def _palette(palette: str, seed: int) -> Floats:

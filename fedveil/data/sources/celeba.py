@@ -1,0 +1,149 @@
+"""CelebA: faces of the famous; gender, age, smile and hair serve as task or are to be hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fedveil.data.attribute import MISSING, Attribute, IntArray
+from fedveil.data.attribute_data import AttributeData, random_part
+from fedveil.data.locate import locate
+from fedveil.data.members import choose_place, read_pictures
+from fedveil.data.source import PublishedFile, Source
+from fedveil.errors import InputError
+
+_FOLDER = "img_align_celeba"
+_ARCHIVE = "img_align_celeba.zip"
+_LABELS = "list_attr_celeba.txt"
+_PARTITION = "list_eval_partition.txt"
+_PEOPLE = "identity_CelebA.txt"
+_HAIR = {"Black_Hair": "black", "Blond_Hair": "blond", "Brown_Hair": "brown"}
+_BINARY = {
+    "gender": ("Male", ("female", "male")),
+    "age": ("Young", ("old", "young")),
+    "smiling": ("Smiling", ("no", "yes")),
+}
+
+
+def _published(name: str, drive: str, md5: str) -> PublishedFile:
+    # The publisher's folder on Google Drive; `confirm` answers the question that large files are asked about.
+    address = f"https://drive.usercontent.google.com/download?id={drive}&export=download&confirm=t"
+    return PublishedFile(name, address, f"md5:{md5}")
+
+
+class CelebA(Source):
+    """202,599 aligned faces of 10,177 people, the middle square resized to 3 × size × size in [0, 1].
+
+    Each of gender, age (young or old), smiling and hair (exactly one of black, blond and brown; others are left out
+    and counted in `facts`) can be the task or protected. The published partition is kept: training,
+    validation, test. Where identity_CelebA.txt lies beside the other lists, people are the groups.
+
+    All faces take 2.5 GB at the default size; `limit` takes a random part.
+    """
+
+    name = "celeba"
+    description = "CelebA faces: gender, age, smiling and hair, as task or attribute"
+    licence = "non-commercial research only"
+    citation = "Liu, Luo, Wang & Tang (2015). Deep Learning Face Attributes in the Wild"
+    attributes = (*_BINARY, "hair")
+    targets = (*_BINARY, "hair")
+    folder = "celeba"
+    files = (
+        _published(_LABELS, "0B7EVK8r0v71pblRyaVFSWGxPY0U", "75e246fa4810816ffd6ee81facbd244c"),
+        _published(_PARTITION, "0B7EVK8r0v71pY0NSMzRuSXJEVkk", "d32c9cbf5e040fd4025c592c306e6668"),
+        _published(_PEOPLE, "1_ee_0u7vcNLOfNLegJRHmolfH5ICW-XS", "32bd1bd63d3c78cd57e08160ec5ed1e2"),
+        _published(_ARCHIVE, "0B7EVK8r0v71pZjFTYXZWM3FlRnM", "00d2c5bc6d35e252742224ab0c1e8fcb"),
+    )
+    unpacked = (_LABELS, _PARTITION)
+
+    def read(
+        self,
+        target: str | None,
+        sensitive: Sequence[str],
+        seed: int,
+        size: int = 32,
+        limit: int | None = None,
+    ) -> AttributeData:
+        """Read lists and faces.
+
+        Args:
+            target: gender, age, smiling, hair or None.
+            sensitive: any of the same.
+            seed: of the part.
+            size: height and width of a face.
+            limit: how many records to take, at random; all by default.
+        """
+        if not 8 <= size <= 178:
+            raise InputError(f"{self.name}: size must lie between 8 and 178, the pictures' width, got {size}")
+        found = locate(self)
+        place = choose_place(found.folder, _FOLDER, [_ARCHIVE])
+        frame = read_labels(found.folder / _LABELS)
+        parts = _column(found.folder / _PARTITION, frame.index)
+        if not np.isin(parts, (0, 1, 2)).all():
+            raise InputError(f"{found.folder / _PARTITION}: parts must be 0, 1 or 2; fetch it again")
+        asked = dict.fromkeys([*sensitive, *([target] if target else [])])
+        labels = {name: _attribute(name, frame) for name in asked}
+        labelled = np.logical_and.reduce([label.known for label in labels.values()])
+        rows = np.flatnonzero(labelled)
+        rows = rows[random_part(len(rows), limit, seed, self.name)]
+        people = found.folder / _PEOPLE
+        return AttributeData(
+            x=read_pictures(place, _FOLDER, [str(name) for name in frame.index[rows]], None, (size, size)),
+            attributes={name: labels[name].take(rows) for name in sensitive},
+            split=parts[rows].astype(np.int8),
+            y=labels[target].take(rows) if target else None,
+            groups=_column(people, frame.index)[rows] if people.is_file() else None,
+            name=self.name,
+            facts={
+                "found_in": found.where,
+                "records_in_file": len(frame),
+                "left_out_unlabelled": int((~labelled).sum()),
+                "split": "as published",
+            },
+        )
+
+
+def read_labels(path: Path) -> pd.DataFrame:
+    """Read the list of attributes: a line with the number of pictures, one of names, then ±1 for each picture."""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            told = int(next(lines))
+            names = next(lines).split()
+            frame = pd.read_csv(lines, sep=r"\s+", header=None, index_col=0)
+        if frame.shape != (told, len(names)):
+            raise ValueError(f"{frame.shape[0]} × {frame.shape[1]} labels, {told} × {len(names)} are announced")
+        frame.columns = pd.Index(names)
+        absent = {*_HAIR, *(column for column, _ in _BINARY.values())} - set(names)
+        if absent:
+            raise ValueError(f"lacks {', '.join(sorted(absent))}")
+        if not frame.isin((-1, 1)).to_numpy().all():
+            raise ValueError("labels must be 1 or -1")
+        if not frame.index.is_unique or not frame.index.astype(str).str.fullmatch(r"\w+\.\w+").all():
+            raise ValueError("a picture's name is no name of a file, or stands there twice")
+    except (OSError, ValueError, StopIteration) as fault:
+        why = str(fault).replace("\n", " ").strip() or "it ends after its head"
+        raise InputError(f"{path}: cannot be read as CelebA's attributes ({why}); fetch it again") from fault
+    return frame
+
+
+def _column(path: Path, pictures: pd.Index) -> IntArray:
+    """Read a list of pictures with one whole number each, and return the numbers of some of them."""
+    try:
+        listed = pd.read_csv(path, sep=r"\s+", header=None, index_col=0)
+        if listed.shape[1] != 1 or not listed.index.is_unique:
+            raise ValueError("one number for each picture is needed")
+        return listed[1].loc[pictures].to_numpy(dtype=np.int64)
+    except (OSError, ValueError, KeyError) as fault:
+        why = "some pictures are not listed" if isinstance(fault, KeyError) else str(fault).replace("\n", " ").strip()
+        raise InputError(f"{path}: cannot be read as CelebA's list ({why}); fetch it again") from fault
+
+
+def _attribute(name: str, frame: pd.DataFrame) -> Attribute:
+    if name in _BINARY:
+        column, values = _BINARY[name]
+        return Attribute(name, (frame[column].to_numpy() > 0).astype(np.int64), values)
+    positive = frame[list(_HAIR)].to_numpy() > 0
+    return Attribute(name, np.where(positive.sum(axis=1) == 1, positive.argmax(axis=1), MISSING), tuple(_HAIR.values()))
