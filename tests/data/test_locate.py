@@ -69,6 +69,18 @@ def test_a_download_is_checked_and_kept(web, nowhere, algorithm):
     assert locate(source).folder == nowhere / "some"  # from the cache: nothing is served any more
 
 
+def test_a_file_without_a_published_hash_is_kept_as_it_comes(web, nowhere):
+    address, folder = web
+    (folder / "a.bin").write_bytes(b"whatever is served")
+
+    class Unhashed(type(source_at(address))):  # type: ignore[misc]
+        files = (PublishedFile("a.bin", address + "a.bin", ""),)
+
+    found = locate(Unhashed())
+    assert found.where == "cache"
+    assert found.files["a.bin"].read_bytes() == b"whatever is served"
+
+
 def test_a_corrupted_download_is_refused_and_not_kept(web, nowhere):
     address, folder = web
     (folder / "a.bin").write_bytes(CONTENT[:-1] + b"!")
