@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -98,21 +99,21 @@ class Damage:
         counted = sent.numel() * sent.element_size() if sent_bytes is None else sent_bytes
         if not sent.numel():
             return cls(0.0, 0.0, 1.0, counted)
-        before, after = true.flatten(1).double(), sent.flatten(1).double()
-        change = after - before
-        cosine = (_direction(before) * _direction(after)).sum(dim=1)
-        unharmed = ~(before.any(dim=1) | after.any(dim=1))
+        unit = _power_of_two(max(float(true.abs().max()), float(sent.abs().max())))  # exact, and no square overflows
+        before, after = (part.flatten(1).to(torch.float64, copy=True).div_(unit) for part in (true, sent))
+        lengths: Tensor = torch.linalg.vector_norm(before, dim=1) * torch.linalg.vector_norm(after, dim=1)
+        cosine = torch.linalg.vecdot(before, after) / torch.where(lengths > 0, lengths, 1.0)
+        change = after.sub_(before)  # in place: fresh memory would cost more than all the sums
+        largest = change.abs().amax(dim=1)
+        unharmed = (lengths == 0) & (largest == 0)
         return cls(
-            l2=float(change.norm(dim=1).mean()),
-            linf=float(change.abs().amax(dim=1).mean()),
+            l2=float(torch.linalg.vector_norm(change, dim=1).mean()) * unit,
+            linf=float(largest.mean()) * unit,
             cosine=float(torch.where(unharmed, 1.0, cosine).mean()),
             bytes=counted,
         )
 
 
-def _direction(rows: Tensor) -> Tensor:
-    """Scale every row to norm 1, by its largest number first, so that no square is 0 or infinite; 0 stays 0."""
-    largest = rows.abs().amax(dim=1, keepdim=True)
-    scaled = rows / torch.where(largest > 0, largest, 1.0)
-    norms: Tensor = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
-    return scaled / norms.clamp_min(1.0)
+def _power_of_two(size: float) -> float:
+    """Return the power of 2 next below a size; 1 for 0 and for what is not finite."""
+    return math.ldexp(1.0, math.frexp(size)[1] - 1) if 0 < size < math.inf else 1.0

@@ -78,6 +78,15 @@ def test_the_direction_does_not_depend_on_the_size(power, length):
     assert scaled.cosine == pytest.approx(Damage.between(rows, other).cosine, abs=1e-4)
 
 
+@pytest.mark.parametrize("size", [1e300, 1e-300, 2.0**-1040])
+def test_damage_in_double_precision_neither_overflows_nor_vanishes(size):
+    rows = torch.tensor([[3.0, 4.0]], dtype=torch.float64) * size
+    damage = Damage.between(rows, rows * torch.tensor([1.0, 0.0]))
+    assert damage.l2 / size == pytest.approx(4)
+    assert damage.linf / size == pytest.approx(4)
+    assert damage.cosine == pytest.approx(0.6)
+
+
 def test_a_chain_s_bytes_are_its_last_message_s():
     rows = torch.randn(1, 1000, generator=torch_generator(2, "rows"))
     thinned = 100 * (4 + 4)
