@@ -69,7 +69,7 @@ def _lines(study: str, cell: CellResult) -> list[dict[str, Any]]:
                         "leakage_validation_balanced_accuracy": one["validation_balanced_accuracy"],
                         "attribute_prior": judged["prior"]["estimate"],
                         **updates,
-                        "utility_only_devices": cell.result.get("utility_only", {}).get(attribute),
+                        "utility_only_devices": cell.result.get("utility_only", {}).get(attribute, math.nan),
                     }
                 )
     return lines
