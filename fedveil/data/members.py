@@ -7,6 +7,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -133,3 +134,13 @@ class _archive_faults:  # noqa: N801 - used like a function
         faults = (OSError, EOFError, KeyError, RuntimeError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
         if isinstance(fault, faults):
             raise InputError(f"{self.place}: is no whole archive ({fault}); fetch it again") from fault
+
+
+@contextmanager
+def told_as(path: Path, what: str) -> Iterator[None]:
+    """Tell a list of labels that cannot be read in one line: which file, what it should be, what is wrong."""
+    try:
+        yield
+    except (OSError, ValueError, StopIteration) as fault:
+        why = str(fault).replace("\n", " ").strip() or "it ends after its head"
+        raise InputError(f"{path}: cannot be read as {what} ({why}); fetch it again") from fault

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedveil.transport.counts import Counts, FloatArray
 
+Rows = TypeVar("Rows", Tensor, FloatArray)
 _ROUNDS = 12
 
 
@@ -39,9 +42,10 @@ def learn_codebook(places: FloatArray, each: FloatArray, start: FloatArray, boun
     return centres
 
 
-def squared(points: Tensor, centres: Tensor) -> Tensor:
+def squared(points: Rows, centres: Rows) -> Rows:
     """Return squared distances, less each point's own norm: the same order and the same transport."""
-    return (centres**2).sum(dim=1) - 2 * points @ centres.T
+    found: Rows = (centres**2).sum(1) - 2 * points @ centres.T
+    return found
 
 
 def far_apart(points: FloatArray, size: int, rng: np.random.Generator) -> FloatArray:

@@ -9,9 +9,10 @@ import numpy as np
 from scipy.special import softmax
 
 from fedveil.data.attribute import IntArray
+from fedveil.transport.codebook import squared
 from fedveil.transport.poll import FloatArray, Poll, Question
+from fedveil.transport.solver import STRIDE
 
-_STRIDE = 1.6
 _CLEAR = 4.0
 """Noise deviations by which a code's count must stand out for the code to be used."""
 
@@ -61,11 +62,6 @@ class Learned:
     shown: FloatArray
 
 
-def distances(points: FloatArray, centres: FloatArray) -> FloatArray:
-    """Return squared distances, less each point's own norm."""
-    return np.asarray((centres**2).sum(axis=1) - 2 * points @ centres.T, dtype=np.float64)
-
-
 def learn(
     poll: Poll, start: FloatArray, reach: float, size: tuple[int, int], plan: Plan, shown_bound: float
 ) -> Learned:
@@ -86,7 +82,7 @@ def learn_centres(poll: Poll, start: FloatArray, reach: float, rounds: int, shar
     for turn in range(rounds):
 
         def factors(people: Placed, now: FloatArray = centres) -> tuple[FloatArray, FloatArray]:
-            near = np.eye(len(now))[distances(people.points, now).argmin(axis=1)]
+            near = np.eye(len(now))[squared(people.points, now).argmin(axis=1)]
             return near, np.hstack([np.ones((len(people.u), 1)), people.points / reach])
 
         moved = 2.0 if poll.devices[0].reads_u else 0.0
@@ -103,7 +99,7 @@ def _wanted(poll: Poll, centres: FloatArray, size: tuple[int, int], plan: Plan) 
     strata, values = size
 
     def factors(people: Placed) -> tuple[FloatArray, FloatArray]:
-        near = np.eye(len(centres))[distances(people.points, centres).argmin(axis=1)]
+        near = np.eye(len(centres))[squared(people.points, centres).argmin(axis=1)]
         return _group(people, size), near
 
     question = Question("people nearest to each code", factors, moved=math.sqrt(2), values=values)
@@ -133,7 +129,7 @@ def _potentials(poll: Poll, centres: FloatArray, wanted: FloatArray, plan: Plan)
     empty = wanted < 1e-9
     b = np.where(empty, -1e6, 0.0)
     warm = plan.questions // 3
-    spread = max(float(distances(centres, centres).std()) / 2, plan.temperature)
+    spread = max(float(squared(centres, centres).std()) / 2, plan.temperature)
     late: list[FloatArray] = []
     for turn in range(plan.questions):
         level = plan.temperature * (spread / plan.temperature) ** max(0.0, 1 - turn / max(warm, 1))
@@ -143,7 +139,7 @@ def _potentials(poll: Poll, centres: FloatArray, wanted: FloatArray, plan: Plan)
         people = np.maximum(np.where(empty, 0.0, heard).sum(axis=2, keepdims=True), 1.0)
         trust = wanted**2 / (wanted**2 + (noise / people) ** 2 + 1e-300)
         late_turn = turn - plan.questions // 2
-        stride = _STRIDE if late_turn < 0 or noise == 0 else _STRIDE / (1 + late_turn / 3)
+        stride = STRIDE if late_turn < 0 or noise == 0 else STRIDE / (1 + late_turn / 3)
         step = np.log(np.maximum(wanted, 1e-300)) - np.log(found / people)
         b = np.where(empty, b, b + stride * level * trust * np.clip(step, -20, 20))
         if noise > 0 and turn >= 3 * plan.questions // 4:
@@ -156,7 +152,7 @@ def _fill(centres: FloatArray, b: FloatArray, level: float, size: tuple[int, int
 
     def factors(people: Placed) -> tuple[FloatArray, FloatArray]:
         own = b[people.strata, people.u]
-        chances = softmax((own - distances(people.points, centres)) / level, axis=1)
+        chances = softmax((own - squared(people.points, centres)) / level, axis=1)
         return _group(people, size), np.asarray(chances, dtype=np.float64)
 
     return Question(f"how full codes are, {turn + 1}", factors, moved=math.sqrt(2), values=size[1])
@@ -166,7 +162,7 @@ def _shown(poll: Poll, centres: FloatArray, weight: FloatArray, share: float, bo
     """Return the mean of what is shown over the people nearest to a code, every value of u weighing alike."""
 
     def factors(people: Placed) -> tuple[FloatArray, FloatArray]:
-        near = np.eye(len(centres))[distances(people.points, centres).argmin(axis=1)]
+        near = np.eye(len(centres))[squared(people.points, centres).argmin(axis=1)]
         return near * weight[people.u, None], np.hstack([np.ones((len(people.u), 1)), people.shown / bound])
 
     moved = 2.0 if poll.devices[0].reads_u else 1.0  # weights, too, depend on u

@@ -18,7 +18,7 @@ from fedveil.transport.counts import Counts, FloatArray
 
 _WARM = 6
 """Questions at each of the higher temperatures that lead to the wanted one."""
-_STRIDE = 1.6
+STRIDE = 1.6
 """Over-relaxation: longer steps than Sinkhorn's, below 2, end at the same potentials sooner (Thibault et al. 2017)."""
 _LEAST = 1e-7
 """A cell nobody is wanted in gets this share, so that logarithms exist."""
@@ -48,7 +48,7 @@ def potentials(cost: Tensor, wanted: FloatArray, temperatures: list[float], coun
             fill = torch.from_numpy(counts.noised(fill.numpy())).to(cost)
             fill = fill.clamp_min(0.5)
         found = torch.log((fill / fill.sum()).clamp_min(_LEAST))
-        b = b + _STRIDE * temperature * (target - found).clamp(-20.0, 20.0)
+        b = b + STRIDE * temperature * (target - found).clamp(-20.0, 20.0)
     return b
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from fedveil.data.attribute import MISSING, Attribute, IntArray
 from fedveil.data.attribute_data import AttributeData, random_part
 from fedveil.data.locate import locate
-from fedveil.data.members import choose_place, read_pictures
+from fedveil.data.members import choose_place, read_pictures, told_as
 from fedveil.data.source import PublishedFile, Source
 from fedveil.errors import InputError
 
@@ -108,7 +108,7 @@ class CelebA(Source):
 
 def read_labels(path: Path) -> pd.DataFrame:
     """Read the list of attributes: a line with the number of pictures, one of names, then ±1 for each picture."""
-    try:
+    with told_as(path, "CelebA's attributes"):
         with path.open(encoding="utf-8") as lines:
             told = int(next(lines))
             names = next(lines).split()
@@ -123,9 +123,6 @@ def read_labels(path: Path) -> pd.DataFrame:
             raise ValueError("labels must be 1 or -1")
         if not frame.index.is_unique or not frame.index.astype(str).str.fullmatch(r"\w+\.\w+").all():
             raise ValueError("a picture's name is no name of a file, or stands there twice")
-    except (OSError, ValueError, StopIteration) as fault:
-        why = str(fault).replace("\n", " ").strip() or "it ends after its head"
-        raise InputError(f"{path}: cannot be read as CelebA's attributes ({why}); fetch it again") from fault
     return frame
 
 

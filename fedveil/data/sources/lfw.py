@@ -11,10 +11,9 @@ import pandas as pd
 from fedveil.data.attribute import MISSING, Attribute
 from fedveil.data.attribute_data import AttributeData, random_part, random_split
 from fedveil.data.locate import locate
-from fedveil.data.members import choose_place, read_pictures
+from fedveil.data.members import choose_place, read_pictures, told_as
 from fedveil.data.source import PublishedFile, Source
 from fedveil.data.strata import group_strata, joint_strata
-from fedveil.errors import InputError
 
 _LABELS = "lfw_attributes.txt"
 _ARCHIVE = "lfw-deepfunneled.tgz"
@@ -119,7 +118,7 @@ class LFW(Source):
 
 def read_labels(path: Path) -> pd.DataFrame:
     """Read the file of scores: a line of comment, a line of names that begins with "#", then a line per picture."""
-    try:
+    with told_as(path, "LFW's attributes"):
         with path.open(encoding="utf-8") as lines:
             next(lines)
             names = next(lines).rstrip("\n").split("\t")[1:]
@@ -136,9 +135,6 @@ def read_labels(path: Path) -> pd.DataFrame:
             raise ValueError(f"{textual[0]} is not a number in every line")
         if frame["person"].str.contains(r"[/\\]|^\.").any():
             raise ValueError("a person's name is no name of a folder")
-    except (OSError, ValueError, StopIteration) as fault:
-        told = str(fault).replace("\n", " ").strip() or "it ends after its head"
-        raise InputError(f"{path}: cannot be read as LFW's attributes ({told}); fetch it again") from fault
     return frame
 
 
