@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedveil.shields.certified import CertifiedChannel
 from fedveil.shields.drop_columns import DropColumns
-from fedveil.shields.message import LEAVING, Context, Damage, Kind, Message
+from fedveil.shields.message import LEAVING, Context, Damage, Kind, Message, Samples
 from fedveil.shields.shield import Chain, Identity, Shield, ShieldError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ __all__ = [
     "Kind",
     "Message",
     "Quantise",
+    "Samples",
     "Shield",
     "ShieldError",
     "Sparsify",

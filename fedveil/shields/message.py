@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from fedveil.updates.segments import Segment
@@ -54,6 +54,27 @@ class Message:
 
 
 @dataclass(frozen=True, eq=False)
+class Samples:
+    """The records behind an update one by one, for shields that treat each of them by itself.
+
+    Attributes:
+        network: with the weights that the device began with; many devices may share one.
+        loss: of outputs (m, …) and labels (m, …), one number per record.
+        x, y: the m records that the update was computed from, and their labels.
+        player: whose update it is; the message holds this player's numbers alone.
+        step: the update is step · (mean gradient of the records' losses): 1 where the gradient itself is sent, minus
+            the learning rate after one step of plain descent; None after several steps or by another optimiser.
+    """
+
+    network: nn.Module
+    loss: Callable[[Tensor, Tensor], Tensor]
+    x: Tensor
+    y: Tensor
+    player: str = "model"
+    step: float | None = 1.0
+
+
+@dataclass(frozen=True, eq=False)
 class Context:
     """The device's own knowledge, for its shield only; to be read, not written.
 
@@ -64,6 +85,8 @@ class Context:
         model: the flat weights of each player that the device holds.
         policy: what the person at the device has chosen.
         segments: where each tensor lies in an update; empty for other messages. No secret: everybody knows the model.
+        networks: the shared players' networks with the weights that the device began with, where it has them.
+        samples: what the update was computed from, record by record, where one player learned from (x, y) alone.
     """
 
     device: int
@@ -73,6 +96,8 @@ class Context:
     model: Mapping[str, Tensor] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)
     segments: tuple[Segment, ...] = ()
+    networks: Mapping[str, nn.Module] = field(default_factory=dict)
+    samples: Samples | None = None
 
 
 @dataclass(frozen=True)
