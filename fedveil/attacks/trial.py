@@ -98,17 +98,32 @@ class Trial:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """An attacker that has learned, with the calibration that its validation records gave it."""
+
+    name: str
+    attack: Attack
+    calibration: tuple[Calibration, Calibration]
+    prior: FloatArray
+
+    @classmethod
+    def on(cls, name: str, attack: Attack, question: Question) -> Fitted:
+        """Fit an attacker, and calibrate it on validation."""
+        attack.fit(question.auxiliary, question.validation, question.classes)
+        scores = _checked(name, attack.scores(question.validation.vectors), question.validation, question.classes)
+        return cls(name, attack, calibrate(scores, question.validation.codes, question.prior), question.prior)
+
+    def says(self, of: Labelled) -> Predictions:
+        """Return what it says of some vectors."""
+        scores = _checked(self.name, self.attack.scores(of.vectors), of, len(self.prior))
+        return _predict(scores, of.codes, self.calibration, self.prior)
+
+
 def tried(name: str, attack: Attack, question: Question) -> tuple[Predictions, Predictions]:
     """Fit an attacker, calibrate it on validation, and return what it says of validation records and of victims."""
-    attack.fit(question.auxiliary, question.validation, question.classes)
-    scores = _checked(name, attack.scores(question.validation.vectors), question.validation, question.classes)
-    calibration = calibrate(scores, question.validation.codes, question.prior)
-    victims = question.victims
-    attacked = _checked(name, attack.scores(victims.vectors), victims, question.classes)
-    return (
-        _predict(scores, question.validation.codes, calibration, question.prior),
-        _predict(attacked, victims.codes, calibration, question.prior),
-    )
+    fitted = Fitted.on(name, attack, question)
+    return fitted.says(question.validation), fitted.says(question.victims)
 
 
 def _checked(name: str, scores: FloatArray, of: Labelled, classes: int) -> FloatArray:

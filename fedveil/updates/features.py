@@ -12,7 +12,7 @@ from fedveil.randomness import torch_generator
 from fedveil.updates.segments import Segment, checked
 
 LARGE = 4096
-"""A fully connected layer with more weights than this is pooled; a smaller one is kept whole."""
+"""A layer with more weights than this, a convolution's windows pooled, is pooled over its outputs, too."""
 
 DIRECTIONS = 256
 """How many random directions an update is projected on."""
@@ -26,6 +26,8 @@ def features(updates: Tensor, segments: Sequence[Segment], how: str = "layers") 
     | whole | the update itself |
     | direction | the update scaled to norm 1: a device with more records moves farther, whoever they are of |
     | max | magnitudes, max-pooled (Melis et al. 2019): over space, over a large layer's outputs; no biases |
+    | means | magnitudes, pooled in the same places by means: entries that are no maxima speak, too |
+    | recovered | each layer's input as its gradients tell it: exact for one record and one step, noise averaged out |
     | biases | the trained tensors with one axis: biases and norms' scales, which "max" skips |
     | last | the last trained tensors of each player |
     | layers | of each tensor: mean, deviation, mean magnitude, largest magnitude, norm, share above 0 |
@@ -42,17 +44,56 @@ def features(updates: Tensor, segments: Sequence[Segment], how: str = "layers") 
 
 def max_pooled(updates: Tensor, segments: Sequence[Segment], large: int = LARGE) -> Tensor:
     """Pool magnitudes by maxima; the gradient reaches the largest entries alone."""
+    return _pooled(updates, segments, large, lambda values, dim: values.amax(dim=dim))
+
+
+def mean_pooled(updates: Tensor, segments: Sequence[Segment], large: int = LARGE) -> Tensor:
+    """Pool magnitudes by means; the gradient reaches every entry."""
+    return _pooled(updates, segments, large, lambda values, dim: values.mean(dim=dim))
+
+
+def _pooled(updates: Tensor, segments: Sequence[Segment], large: int, pool: Callable[[Tensor, int], Tensor]) -> Tensor:
     parts = [updates[:, :0]]
     for segment in _trained(segments):
         if len(segment.shape) < 2:
             continue
         values = segment.of(updates).abs()
         if values.ndim > 3:
-            values = values.flatten(3).amax(dim=3)  # over a convolution's own small window
-        elif values.shape[1:].numel() > large:
-            values = values.amax(dim=1)  # one feature per input
+            values = pool(values.flatten(3), 3)  # over a convolution's own small window
+        if values.shape[1:].numel() > large:
+            values = pool(values, 1)  # one feature per input
         parts.append(values.flatten(1))
     return torch.cat(parts, dim=1)
+
+
+def recovered_inputs(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
+    """Return each layer's input x̂ as gradients G of its weights and b of its biases tell it; 0 where b is 0.
+
+    With one record (G, b) = δ ⊗ (x, 1): x̂ = x, whatever the record's loss. From δ = b two power steps go towards the
+    nearest matrix of rank one, in which noise that is independent between entries is averaged over all outputs and
+    inputs: no attacker who knows the layer has to meet all of it. A convolution tells its windows' mean.
+    """
+    parts = [updates[:, :0]]
+    own = {(segment.player, segment.name): segment for segment in _trained(segments)}
+    for (player, name), weights in own.items():
+        bias = own.get((player, f"{name.removesuffix('weight')}bias"))
+        if not name.endswith("weight") or len(weights.shape) < 2 or bias is None:
+            continue
+        slopes = bias.of(updates)
+        joined = torch.cat([weights.of(updates).flatten(2), slopes.unsqueeze(2)], dim=2)
+        left = slopes
+        for _ in range(2):
+            right = torch.einsum("no,noi->ni", _unit(left), joined)
+            left = torch.einsum("ni,noi->no", _unit(right), joined)
+        told = torch.einsum("no,noi->ni", _unit(left), joined)
+        size = told[:, -1:]
+        parts.append(torch.where(size != 0, told[:, :-1] / torch.where(size != 0, size, 1.0), 0.0))
+    return torch.cat(parts, dim=1)
+
+
+def _unit(rows: Tensor) -> Tensor:
+    size: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows / size.clamp_min(1e-30)
 
 
 def layer_statistics(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
@@ -95,8 +136,7 @@ def projection(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
 
 def direction(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
     """Scale every update to norm 1; one that is 0 stays."""
-    norms: Tensor = torch.linalg.vector_norm(updates, dim=1, keepdim=True)
-    return updates / norms.clamp_min(1e-30)
+    return _unit(updates)
 
 
 def _whole(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
@@ -115,6 +155,8 @@ FEATURES: dict[str, Callable[[Tensor, Sequence[Segment]], Tensor]] = {
     "whole": _whole,
     "direction": direction,
     "max": max_pooled,
+    "means": mean_pooled,
+    "recovered": recovered_inputs,
     "biases": biases,
     "last": last_layers,
     "layers": layer_statistics,

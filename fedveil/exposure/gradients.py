@@ -1,0 +1,91 @@
+"""Gradients of many records at once, one row each: what one-record clients would send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional
+
+from fedveil.updates.segments import Segment
+
+LossOf = Callable[[Tensor, Tensor], Tensor]
+"""(outputs (n, …), labels (n,)) → one loss per record."""
+
+_BY_HAND = (nn.Linear, nn.Conv2d, nn.InstanceNorm2d)
+
+
+def network_segments(model: nn.Module, player: str = "model") -> tuple[Segment, ...]:
+    """Return where each of a network's tensors lies in its gradient."""
+    found: list[Segment] = []
+    place = 0
+    for name, parameter in model.named_parameters():
+        found.append(Segment(player, name, tuple(parameter.shape), place))
+        place += parameter.numel()
+    return tuple(found)
+
+
+def per_sample_gradients(model: nn.Module, loss: LossOf, x: Tensor, y: Tensor) -> Tensor:
+    """Return the (n, d) gradients of each record's own loss, in the order of the network's parameters.
+
+    Layers that are known are done by hand from one pass over all records: of a layer's inputs a and its outputs'
+    gradients δ the weights' gradient is δ ⊗ a, for a convolution summed over its windows. Any other network with
+    weights of its own goes record by record through torch.func.
+    """
+    owners = [layer for layer in model.modules() if any(True for _ in layer.parameters(recurse=False))]
+    if not all(_known(layer) for layer in owners):
+        return _by_vmap(model, loss, x, y)
+    inputs: dict[nn.Module, Tensor] = {}
+    outputs: dict[nn.Module, Tensor] = {}
+
+    def keep(layer: nn.Module, given: tuple[Tensor, ...], made: Tensor) -> None:
+        inputs[layer], outputs[layer] = given[0].detach(), made
+
+    hooks = [layer.register_forward_hook(keep) for layer in owners]
+    try:
+        with torch.enable_grad():
+            total = loss(model(x), y).sum()
+            slopes = torch.autograd.grad(total, [outputs[layer] for layer in owners])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    rows = {
+        id(parameter): row
+        for layer, slope in zip(owners, slopes, strict=True)
+        for parameter, row in _of_layer(layer, inputs[layer], slope)
+    }
+    return torch.cat([rows[id(parameter)].reshape(len(x), -1) for parameter in model.parameters()], dim=1)
+
+
+def _known(layer: nn.Module) -> bool:
+    if isinstance(layer, nn.Conv2d):
+        return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+    return isinstance(layer, _BY_HAND)
+
+
+def _of_layer(layer: nn.Module, a: Tensor, slope: Tensor) -> list[tuple[nn.Parameter, Tensor]]:
+    """Return each parameter of a layer with its per-record gradients."""
+    if isinstance(layer, nn.Linear):
+        weights, biases = torch.einsum("no,ni->noi", slope, a), slope
+    elif isinstance(layer, nn.Conv2d):
+        windows = functional.unfold(a, layer.kernel_size, layer.dilation, layer.padding, layer.stride)  # type: ignore[arg-type]
+        flat = slope.flatten(2)
+        weights, biases = flat @ windows.transpose(1, 2), flat.sum(dim=2)
+    else:
+        assert isinstance(layer, nn.InstanceNorm2d)
+        normed = functional.instance_norm(a, eps=layer.eps)
+        weights, biases = (slope * normed).sum(dim=(2, 3)), slope.sum(dim=(2, 3))
+    pairs = ((layer.weight, weights), (layer.bias, biases))
+    return [(parameter, rows) for parameter, rows in pairs if isinstance(parameter, nn.Parameter)]
+
+
+def _by_vmap(model: nn.Module, loss: LossOf, x: Tensor, y: Tensor) -> Tensor:
+    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+    def of_one(own: dict[str, Tensor], record: Tensor, label: Tensor) -> Tensor:
+        return loss(functional_call(model, own, (record[None],)), label[None])[0]
+
+    found = vmap(grad(of_one), in_dims=(None, 0, 0))(weights, x, y)
+    return torch.cat([found[name].reshape(len(x), -1) for name in weights], dim=1)
