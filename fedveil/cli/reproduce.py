@@ -26,6 +26,7 @@ from fedveil.plain import plain
 
 if TYPE_CHECKING:
     from fedveil.reproductions import Played
+    from fedveil.reproductions.shown import Display
     from fedveil.studies.presets import Preset
 
 
@@ -63,6 +64,9 @@ def reproduce(
     preset = read_preset(name, scale)
     console.print(preset.title, markup=False)
     folder = out or Path("runs") / f"{name}-{scale}"
+    if preset.experiment is not None:
+        run_experiment(preset, scale, folder, fresh=fresh, json=json, console=console)
+        return
     plans = [checked(study) for study in preset.studies]
     if preset.shows is not None:
         preset.shows.check(plans)
@@ -96,15 +100,40 @@ def reproduce(
 
 def show(preset: Preset, played: list[Played], folder: Path, console: Console) -> dict[str, Any]:
     """Gather what a preset shows, print it, and draw it into the directory where matplotlib is there."""
-    from fedveil.reproductions.drawing import WITHOUT, write_png
-
     assert preset.shows is not None
     found: dict[str, Any] = plain(preset.shows.gather(played, preset.paper))
-    for table in preset.shows.tables(found):
-        console.print(table)
-    for line in preset.shows.notes(found):
-        console.print(line, markup=False)
+    return lay_out(preset.shows, found, folder / f"{preset.name.rpartition('/')[2]}.png", console)
+
+
+def run_experiment(preset: Preset, scale: str, folder: Path, *, fresh: bool, json: bool, console: Console) -> None:
+    """Run a preset's experiment, print and draw what it found, and write it down."""
+    import json as encoder
+
+    from fedveil.files import write_atomically
+    from fedveil.reproductions import Kept
+
+    assert preset.experiment is not None
+    preset.experiment.check()
+    with console.status("") as status:
+        shown = preset.experiment.run(Kept(folder, fresh=fresh), lambda what: status.update(Text(what)), preset.paper)
+    folder.mkdir(parents=True, exist_ok=True)
     picture = folder / f"{preset.name.rpartition('/')[2]}.png"
-    drawn = write_png(preset.shows, found, picture)
+    shows = lay_out(preset.experiment, plain(shown), picture, console)
+    found = {"experiment": preset.name, "scale": scale, "complete": True, "shows": shows}
+    write_atomically(folder / "reproduced.json", encoder.dumps(found))
+    console.print(f"Results: {folder}", markup=False)
+    if json:
+        print_json(found)
+
+
+def lay_out(display: Display, found: dict[str, Any], picture: Path, console: Console) -> dict[str, Any]:
+    """Print figures, draw them where matplotlib is there, and return them with the picture's name."""
+    from fedveil.reproductions.drawing import WITHOUT, write_png
+
+    for table in display.tables(found):
+        console.print(table)
+    for line in display.notes(found):
+        console.print(line, markup=False)
+    drawn = write_png(display, found, picture)
     console.print(f"Picture: {picture}" if drawn else WITHOUT, markup=False)
     return {**found, "picture": picture.name if drawn else None}

@@ -7,9 +7,12 @@ and loss; `training` plays the rounds under a shield; `seen` shows what a server
 
 from fedveil.exposure.gradients import network_segments, per_sample_gradients
 from fedveil.exposure.networks import network
+from fedveil.exposure.point import Laboratory, Point
 from fedveil.exposure.task import Task, make_task
 
 __all__ = [
+    "Laboratory",
+    "Point",
     "Task",
     "make_task",
     "network",

@@ -89,7 +89,8 @@ class Readers:
 
     def _attack(self, attribute: str, how: str, name: str) -> Attack:
         kind = plugins.load("fedveil.attacks", name, Attack)
-        return kind(seed=child_seed(self.seed, "reader", attribute, how, name), device="auto")
+        made: Attack = kind(seed=child_seed(self.seed, "reader", attribute, how, name), device="auto")
+        return made
 
     def _rng(self, attribute: str) -> np.random.Generator:
         return numpy_generator(self.seed, "bootstrap", attribute)  # the same draws for all: differences are paired

@@ -1,4 +1,4 @@
-"""What a preset shows beyond its studies' rows: one short file per kind of table or figure.
+"""What a preset shows beyond its studies' rows, and experiments that are no studies: one short file per kind.
 
 A preset names it (`shows: matched-leakage`, or a mapping with `kind` and settings); presets of several papers may show
 the same kind.
@@ -6,20 +6,39 @@ the same kind.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from pydantic import ValidationError
 
 from fedveil.errors import InputError
+from fedveil.reproductions.experiment import Experiment, Kept
 from fedveil.reproductions.losses_by_strength import LossesByStrength
 from fedveil.reproductions.maps import Maps
 from fedveil.reproductions.matched_leakage import MatchedLeakage
 from fedveil.reproductions.method_matrix import MethodMatrix
 from fedveil.reproductions.shown import Played, Shown
 
-__all__ = ["KINDS", "Played", "Shown", "make_shown"]
+__all__ = ["EXPERIMENTS", "KINDS", "Experiment", "Kept", "Played", "Shown", "make_experiment", "make_shown"]
 
 KINDS: dict[str, type[Shown]] = {kind.kind: kind for kind in (MethodMatrix, LossesByStrength, Maps, MatchedLeakage)}
+
+EXPERIMENTS = {
+    "update-curves": "update_curves:UpdateCurves",
+}
+"""What a preset may run in place of studies; each is loaded when asked for, and torch with it."""
+
+
+def make_experiment(told: Any, where: str) -> Experiment:
+    """Return what a preset's `experiment` asks for: a mapping with `kind` and its settings."""
+    if not isinstance(told, dict) or told.get("kind") not in EXPERIMENTS:
+        raise InputError(f"{where}: {told!r} is not allowed; its kind is one of {', '.join(EXPERIMENTS)}")
+    module, _, name = EXPERIMENTS[told["kind"]].partition(":")
+    kind = getattr(import_module(f"fedveil.reproductions.{module}"), name)
+    from fedveil.studies import parts
+
+    made: Experiment = parts.make(kind, {key: value for key, value in told.items() if key != "kind"}, where)
+    return made
 
 
 def make_shown(told: Any, where: str) -> Shown:

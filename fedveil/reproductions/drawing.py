@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedveil.files import write_atomically
-from fedveil.reproductions.shown import Shown
+from fedveil.reproductions.shown import Display
 
 WITHOUT = "No picture: matplotlib is not installed (pip install 'fedveil[report]')."
 LOOK: Any = {
@@ -19,7 +19,7 @@ LOOK: Any = {
 }
 
 
-def write_png(shown: Shown, found: dict[str, Any], path: Path) -> bool:
+def write_png(shown: Display, found: dict[str, Any], path: Path) -> bool:
     """Draw to a file; return False where matplotlib is missing."""
     try:
         import matplotlib as mpl

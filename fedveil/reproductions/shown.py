@@ -27,18 +27,10 @@ class Played:
     results: StudyResults
 
 
-class Shown(ABC):
-    """A table or figure. What `gather` returns is plain JSON, and all that `tables` and `draw` look at."""
+class Display(ABC):
+    """How figures are laid out: from plain JSON alone."""
 
     kind: ClassVar[str]
-
-    @abstractmethod
-    def check(self, plans: Sequence[Plan]) -> None:
-        """Refuse studies that lack what is shown, before anything is run."""
-
-    @abstractmethod
-    def gather(self, played: Sequence[Played], paper: PaperFigures) -> dict[str, Any]:
-        """Return the figures, the paper's beside them."""
 
     @abstractmethod
     def tables(self, found: dict[str, Any]) -> list[Table]:
@@ -51,6 +43,18 @@ class Shown(ABC):
     @abstractmethod
     def draw(self, found: dict[str, Any], canvas: Any) -> None:
         """Draw the figures on an empty matplotlib figure."""
+
+
+class Shown(Display):
+    """A table or figure made of studies. What `gather` returns is plain JSON, and all that is laid out."""
+
+    @abstractmethod
+    def check(self, plans: Sequence[Plan]) -> None:
+        """Refuse studies that lack what is shown, before anything is run."""
+
+    @abstractmethod
+    def gather(self, played: Sequence[Played], paper: PaperFigures) -> dict[str, Any]:
+        """Return the figures, the paper's beside them."""
 
 
 def named_method(plan: Plan, name: str, shown: str) -> Method:

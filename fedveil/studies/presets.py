@@ -2,7 +2,8 @@
 
 A preset is a YAML file in fedveil/presets/: `study` (or `studies`), `scales` (changes for quick and paper), `paper`,
 the figures that the paper prints, each with the row that it belongs to, and `shows`, the table or figure that is made
-of the studies (fedveil/reproductions), where their rows alone do not show it.
+of the studies (fedveil/reproductions), where their rows alone do not show it. In place of studies it may have an
+`experiment`, a measurement of its own kind; the scales then change its settings.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fedveil.studies.reading import changed, read_yaml
 from fedveil.studies.study import Study, make_study
 
 if TYPE_CHECKING:
-    from fedveil.reproductions import Shown
+    from fedveil.reproductions import Experiment, Shown
 
 FOLDER = Path(__file__).resolve().parents[1] / "presets"
 SCALES = ("quick", "paper")
@@ -32,6 +33,7 @@ class Preset:
     studies: list[Study]
     paper: list[dict[str, Any]]
     shows: Shown | None = None
+    experiment: Experiment | None = None
 
 
 def available() -> dict[str, str]:
@@ -45,9 +47,18 @@ def read_preset(name: str, scale: str) -> Preset:
     if scale not in SCALES:
         raise InputError(f"--scale {scale!r} is not known: {nearest(scale, SCALES)}")
     found = _file(name)
+    title, paper = str(found.get("title", "")), found.get("paper") or []
+    changes = found.get("scales", {}).get(scale) or {}
+    if found.get("experiment") is not None:
+        from fedveil.reproductions import make_experiment
+
+        values = found["experiment"]
+        for key, value in changes.items():
+            values = changed(values, key, value)
+        return Preset(name, title, [], paper, experiment=make_experiment(values, f"preset {name}: experiment"))
     studies = []
     for values in found.get("studies") or [found["study"]]:
-        for key, value in (found.get("scales", {}).get(scale) or {}).items():
+        for key, value in changes.items():
             values = changed(values, key, value)
         studies.append(make_study(values, f"preset {name}"))
     shows = None
@@ -55,7 +66,7 @@ def read_preset(name: str, scale: str) -> Preset:
         from fedveil.reproductions import make_shown
 
         shows = make_shown(found["shows"], f"preset {name}: shows")
-    return Preset(name, str(found.get("title", "")), studies, found.get("paper") or [], shows)
+    return Preset(name, title, studies, paper, shows)
 
 
 def preset_values(name: str) -> dict[str, Any]:

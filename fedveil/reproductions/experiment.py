@@ -1,0 +1,59 @@
+"""Experiments: what a preset runs where it is no study: its own measurements, kept part by part."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedveil.files import write_atomically
+from fedveil.plain import plain
+from fedveil.reproductions.shown import Display, PaperFigures
+
+Say = Callable[[str], None]
+"""Tell whoever waits what is done now."""
+
+
+class Experiment(Display):
+    """A measurement of its own. What `run` returns is plain JSON, and all that is laid out."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse settings that cannot be run, before anything is."""
+
+    @abstractmethod
+    def run(self, kept: Kept, say: Say, paper: PaperFigures) -> dict[str, Any]:
+        """Measure what is not in the folder yet, and return all figures, the paper's beside them."""
+
+
+class Kept:
+    """A folder of finished parts: what was measured under the same settings is not measured again."""
+
+    def __init__(self, folder: Path, *, fresh: bool = False) -> None:
+        self.folder = folder
+        self.fresh = fresh
+
+    def part(self, settings: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return a part's figures, from its file where it was measured under these settings, anew where not."""
+        told = plain(settings)
+        name = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        path = self.folder / "parts" / f"{name}.json"
+        found = None if self.fresh else _read(path)
+        if found is None or found.get("settings") != told:
+            found = {"settings": told, "figures": plain(measure())}
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps(found))
+        figures: dict[str, Any] = found["figures"]
+        return figures
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Return a part's file; None where there is none or where it is not whole."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("figures"), dict) else None
