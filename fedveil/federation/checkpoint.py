@@ -161,6 +161,8 @@ def fingerprint(federation: Federation, game: Game) -> dict[str, Any]:
     """Return what must agree for a run to continue: data, partition, seed, engine, game, and all settings."""
     each = ("batch_sizes", "local_epochs", "rate_scales", "own_attribute")
     own: dict[str, Any] = {name: getattr(federation, name) for name in each} | dict(federation.settings)
+    if federation.policies is not None:
+        own["policies"] = repr(federation.policies)
     return {
         "data": federation.data_digest,
         "seed": federation.seed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from fedveil.data.attribute import IntArray
 from fedveil.federation.work import Outcome, Work
 from fedveil.randomness import torch_generator
-from fedveil.shields.message import Context, Damage, Kind, Message
+from fedveil.shields.message import Context, Kind
 from fedveil.shields.shield import Identity, ShieldError
 
 if TYPE_CHECKING:
@@ -41,19 +42,13 @@ def send_updates(run: Run, work: Work, outcome: Outcome) -> Sent:
     updates = torch.cat([outcome.states[name] - run.shared[name] for name in names], dim=1)
     if isinstance(run.shield, Identity) or Kind.UPDATE not in run.shield.acts_on:
         return Sent(updates, everyone, {}, updates.numel() * updates.element_size())
-    sent: list[Tensor] = []
-    speaking: list[int] = []
-    damages: list[Damage] = []
     segments = segments_of(run, work.stage)
-    for position in everyone:
-        message = Message(Kind.UPDATE, updates[position : position + 1])
-        try:
-            message, damage = run.shield.apply(message, _context(run, work, outcome, segments, int(position)))
-        except ShieldError:
-            continue
-        sent.append(message.values)
-        speaking.append(int(position))
-        damages.append(damage)
+    contexts = [_context(run, work, outcome, segments, position) for position in range(len(work.devices))]
+    answers = run.shield.apply_all(updates, contexts)
+    speaking = [position for position, answer in enumerate(answers) if not isinstance(answer, ShieldError)]
+    spoken = [answer for answer in answers if not isinstance(answer, ShieldError)]
+    sent = [message.values for message, _ in spoken]
+    damages = [damage for _, damage in spoken]
     facts = [asdict(damage) for damage in damages]
     mean = {key: float(np.mean([one[key] for one in facts])) for key in facts[0]} if facts else {}
     total = sum(damage.bytes for damage in damages)
@@ -74,12 +69,29 @@ def aggregate(run: Run, work: Work, sent: Sent) -> None:
 
 def _context(run: Run, work: Work, outcome: Outcome, segments: tuple[Segment, ...], position: int) -> Context:
     device = int(work.devices[position])
-    rows = torch.from_numpy(work.rows[position]).to(run.tensors["x"].device)
     return Context(
         device=device,
         round=work.round,
         generator=torch_generator(work.seed, "shield", work.stage.name, work.round, device),
-        data={name: column[rows] for name, column in run.tensors.items()},
+        data=_Records(run.tensors, work.rows[position]),
         model={**run.shared, **{name: states[position] for name, states in outcome.states.items()}},
+        policy=run.federation.policy(device) or {},
         segments=segments,
     )
+
+
+class _Records(Mapping[str, Tensor]):
+    """One device's records, gathered when they are read: a round's devices together hold more than one should copy."""
+
+    def __init__(self, columns: Mapping[str, Tensor], rows: IntArray) -> None:
+        self.columns, self.rows = columns, rows
+
+    def __getitem__(self, name: str) -> Tensor:
+        column = self.columns[name]
+        return column[torch.from_numpy(self.rows).to(column.device)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)

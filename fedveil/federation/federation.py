@@ -29,6 +29,7 @@ from fedveil.shields.shield import Identity, Shield
 if TYPE_CHECKING:
     from fedveil.federation.progress import RoundRecord
     from fedveil.federation.run import Run
+    from fedveil.policy import Policy
 
 PerDevice = float | Sequence[float] | npt.NDArray[np.floating]
 
@@ -51,6 +52,7 @@ class Federation:
         settings: hyper-parameters by name, one number for all devices or one each.
         batch_sizes, local_epochs: one per device, in place of the stage's.
         rate_scales: one factor per device on every learning rate.
+        policies: what people have chosen to hide, one policy for all devices or one each; the shield reads it.
         own_attribute: the attribute that each device protects; losses read it as "own".
         local_limit: bytes of local players' state held in memory; more goes to memory-mapped files.
     """
@@ -70,6 +72,7 @@ class Federation:
     local_epochs: Sequence[int] | None = None
     rate_scales: Sequence[float] | None = None
     own_attribute: Sequence[str] | None = None
+    policies: Policy | Sequence[Policy] | None = None
     local_limit: int = 2**31
 
     partition: Partition = field(init=False)
@@ -89,6 +92,8 @@ class Federation:
         each: dict[str, Any] = {
             name: getattr(self, name) for name in ("batch_sizes", "local_epochs", "rate_scales", "own_attribute")
         }
+        if isinstance(self.policies, Sequence):
+            each["policies"] = self.policies
         each |= {f"setting {n!r}": v for n, v in self.settings.items() if np.ndim(v)}
         for name, values in each.items():
             if values is not None and len(values) != count:
@@ -103,6 +108,9 @@ class Federation:
                 raise InputError(f"{name}: holds a value that is NaN or infinite")
         for name in () if self.own_attribute is None else self.own_attribute:
             self.data.attribute(name)
+        if self.policies is not None:
+            for policy in self.policies if isinstance(self.policies, Sequence) else (self.policies,):
+                policy.check(tuple(self.data.attributes))
 
     def play(
         self,
@@ -158,6 +166,12 @@ class Federation:
         if not np.ndim(values):
             return np.full(len(devices), float(np.asarray(values)))
         return np.asarray(values, dtype=np.float64)[devices]
+
+    def policy(self, device: int) -> Policy | None:
+        """Return what a device's person has chosen; shadows, numbered behind the real devices, have theirs."""
+        if isinstance(self.policies, Sequence):
+            return self.policies[device % len(self.policies)]
+        return self.policies
 
     def own_codes(self) -> Attribute | None:
         """Return every training record's value of its own device's attribute."""

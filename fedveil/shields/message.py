@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    from fedveil.policy import Policy
     from fedveil.updates.segments import Segment
 
 
@@ -83,7 +83,7 @@ class Context:
         generator: the device's randomness for this message.
         data: the device's records that stand behind the message ("x", "y", "u:<name>"), where it has them.
         model: the flat weights of each player that the device holds.
-        policy: what the person at the device has chosen.
+        policy: what the person at the device has chosen; empty where nobody has chosen anything.
         segments: where each tensor lies in an update; empty for other messages. No secret: everybody knows the model.
         networks: the shared players' networks with the weights that the device began with, where it has them.
         samples: what the update was computed from, record by record, where one player learned from (x, y) alone.
@@ -94,7 +94,7 @@ class Context:
     generator: torch.Generator
     data: Mapping[str, Tensor] = field(default_factory=dict)
     model: Mapping[str, Tensor] = field(default_factory=dict)
-    policy: Mapping[str, Any] = field(default_factory=dict)
+    policy: Policy | Mapping[str, Any] = field(default_factory=dict)
     segments: tuple[Segment, ...] = ()
     networks: Mapping[str, nn.Module] = field(default_factory=dict)
     samples: Samples | None = None
@@ -124,21 +124,42 @@ class Damage:
         counted = sent.numel() * sent.element_size() if sent_bytes is None else sent_bytes
         if not sent.numel():
             return cls(0.0, 0.0, 1.0, counted)
-        unit = _power_of_two(max(float(true.abs().max()), float(sent.abs().max())))  # exact, and no square overflows
-        before, after = (part.flatten(1).to(torch.float64, copy=True).div_(unit) for part in (true, sent))
-        lengths: Tensor = torch.linalg.vector_norm(before, dim=1) * torch.linalg.vector_norm(after, dim=1)
-        cosine = torch.linalg.vecdot(before, after) / torch.where(lengths > 0, lengths, 1.0)
-        change = after.sub_(before)  # in place: fresh memory would cost more than all the sums
-        largest = change.abs().amax(dim=1)
-        unharmed = (lengths == 0) & (largest == 0)
-        return cls(
-            l2=float(torch.linalg.vector_norm(change, dim=1).mean()) * unit,
-            linf=float(largest.mean()) * unit,
-            cosine=float(torch.where(unharmed, 1.0, cosine).mean()),
-            bytes=counted,
-        )
+        l2, linf, cosine = (float(own.mean()) for own in _differences(true.flatten(1), sent.flatten(1)))
+        return cls(l2, linf, cosine, counted)
+
+    @classmethod
+    def of_rows(cls, true: Tensor, sent: Tensor, sent_bytes: Sequence[int]) -> list[Damage]:
+        """Measure each row by itself, some rows at a time."""
+        if not true.shape[1]:
+            return [cls(0.0, 0.0, 1.0, own) for own in sent_bytes]
+        at_once = max(1, _NUMBERS // true.shape[1])
+        parts = [
+            torch.stack(_differences(before, after), dim=1)
+            for before, after in zip(torch.split(true, at_once), torch.split(sent, at_once), strict=True)
+        ]
+        rows: list[list[float]] = torch.cat(parts).tolist() if parts else []
+        return [cls(l2, linf, cosine, own) for (l2, linf, cosine), own in zip(rows, sent_bytes, strict=True)]
 
 
-def _power_of_two(size: float) -> float:
-    """Return the power of 2 next below a size; 1 for 0 and for what is not finite."""
-    return math.ldexp(1.0, math.frexp(size)[1] - 1) if 0 < size < math.inf else 1.0
+_NUMBERS = 2**20
+"""How many numbers are measured at a time: what is measured in double precision should not leave the cache."""
+
+
+def _differences(true: Tensor, sent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return of each row the L2 and L∞ norms of the change, and the cosine, in double precision."""
+    largest = torch.maximum(true.abs().amax(dim=1), sent.abs().amax(dim=1)).double()
+    unit = _powers_of_two(largest)  # exact, and no square overflows
+    before, after = (part.to(torch.float64, copy=True).div_(unit[:, None]) for part in (true, sent))
+    lengths: Tensor = torch.linalg.vector_norm(before, dim=1) * torch.linalg.vector_norm(after, dim=1)
+    cosine = torch.linalg.vecdot(before, after) / torch.where(lengths > 0, lengths, 1.0)
+    change = after.sub_(before)  # in place: fresh memory would cost more than all the sums
+    linf = change.abs().amax(dim=1)
+    unharmed = (lengths == 0) & (linf == 0)
+    l2: Tensor = torch.linalg.vector_norm(change, dim=1)
+    return l2 * unit, linf * unit, torch.where(unharmed, 1.0, cosine)
+
+
+def _powers_of_two(sizes: Tensor) -> Tensor:
+    """Return the power of 2 next below each size; 1 for 0 and for what is not finite."""
+    known = torch.where((sizes > 0) & torch.isfinite(sizes), sizes, 1.0)
+    return known / (2 * torch.frexp(known).mantissa)  # exact, and for double precision as well, which ldexp is not

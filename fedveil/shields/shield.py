@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from fedveil.errors import InputError
 from fedveil.randomness import child_seed, torch_generator
@@ -62,6 +63,25 @@ class Shield(ABC):
     @abstractmethod
     def change(self, message: Message, context: Context) -> Message:
         """Return the message as it may leave."""
+
+    def change_all(self, updates: Tensor, contexts: Sequence[Context]) -> Tensor | None:
+        """Return many devices' updates as they may leave, one row each, or None: to be changed one by one.
+
+        A shield whose work is faster for many devices together overrides this. The rows given are not to be written
+        to. Where it raises, the devices are tried in smaller batches, so that only those who fail are silent.
+        """
+        return None
+
+    def apply_all(
+        self, updates: Tensor, contexts: Sequence[Context], kind: Kind = Kind.UPDATE
+    ) -> list[tuple[Message, Damage] | ShieldError]:
+        """Shield one update of each device; where that cannot be done for one, its place holds the error.
+
+        All others' updates leave as if that device had not been there.
+        """
+        from fedveil.shields.batch import apply_all
+
+        return apply_all(self, updates, contexts, kind)
 
     def apply(self, message: Message, context: Context) -> tuple[Message, Damage]:
         """Shield a message, and measure what that did to it."""
@@ -130,7 +150,12 @@ class Chain(Shield):
         for shield in self.shields:
             message, _ = shield.apply(message, context)
             if message.kind in shield.certifies:
-                seed = int(torch.randint(2**62, (1,), generator=context.generator))
-                fresh = torch_generator(seed, "behind a certificate")
-                context = Context(context.device, context.round, fresh, segments=context.segments)
+                context = behind_certificate(context)
         return message
+
+
+def behind_certificate(context: Context) -> Context:
+    """Return what a chain's later members may know: no records, no model, no policy, and fresh randomness."""
+    seed = int(torch.randint(2**62, (1,), generator=context.generator))
+    fresh = torch_generator(seed, "behind a certificate")
+    return Context(context.device, context.round, fresh, segments=context.segments)
