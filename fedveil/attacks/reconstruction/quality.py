@@ -1,0 +1,89 @@
+"""How like the truth a reconstruction is: MSE in 0–255, PSNR, SSIM; means with intervals over victims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedveil.data.attribute import IntArray
+from fedveil.errors import InputError
+from fedveil.figures import Estimate
+from fedveil.measures import FloatArray, bootstrap_weights, interval
+from fedveil.randomness import numpy_generator
+
+
+def mse(found: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> Tensor:
+    """Return each image's mean squared error on the scale 0–255, as RecUP-FL prints it.
+
+    >>> mse(torch.zeros(1, 1, 2, 2), torch.full((1, 1, 2, 2), 0.1)).round(decimals=3).item()
+    650.25
+    """
+    found, truth = _scaled(found, truth, box)
+    return (found - truth).square().flatten(1).mean(dim=1)
+
+
+def psnr(found: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> Tensor:
+    """Return each image's peak signal-to-noise ratio, 10·log₁₀(255²/MSE) dB; ∞ where nothing differs.
+
+    >>> round(psnr(torch.zeros(1, 1, 2, 2), torch.full((1, 1, 2, 2), 0.1)).item(), 6)
+    20.0
+    """
+    return 10 * torch.log10(255**2 / mse(found, truth, box))
+
+
+def ssim(found: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> Tensor:
+    """Return each image's structural similarity (Wang et al. 2004), mean over channels and windows.
+
+    Gaussian windows of 11 × 11 with σ = 1.5, whole windows only, K = (.01, .03); of an image with a side below 11
+    the window is the largest odd number that fits.
+    """
+    found, truth = _scaled(found, truth, box)
+    side = min(11, *truth.shape[2:])
+    side -= 1 - side % 2
+    place = torch.arange(side, dtype=torch.float64) - side // 2
+    bell = torch.exp(-place.square() / (2 * 1.5**2))
+    window = torch.outer(bell, bell)[None, None] / bell.sum() ** 2
+
+    def smooth(image: Tensor) -> Tensor:
+        return functional.conv2d(image.flatten(0, 1)[:, None], window)
+
+    mean_a, mean_b = smooth(found), smooth(truth)
+    var_a = smooth(found * found) - mean_a.square()
+    var_b = smooth(truth * truth) - mean_b.square()
+    both = smooth(found * truth) - mean_a * mean_b
+    c1, c2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
+    alike = (2 * mean_a * mean_b + c1) * (2 * both + c2)
+    alike = alike / ((mean_a.square() + mean_b.square() + c1) * (var_a + var_b + c2))
+    return alike.flatten(1).view(len(truth), -1).mean(dim=1)
+
+
+MEASURES: dict[str, Callable[[Tensor, Tensor, tuple[float, float]], Tensor]] = {"mse": mse, "psnr": psnr, "ssim": ssim}
+
+
+def judged(found: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> dict[str, FloatArray]:
+    """Return every measure of every victim."""
+    return {name: measure(found, truth, box).numpy() for name, measure in MEASURES.items()}
+
+
+def mean_with_interval(
+    values: FloatArray, seed: int = 0, groups: IntArray | None = None, draws: int = 2000, confidence: float = 0.95
+) -> Estimate:
+    """Return the victims' mean with its bootstrap interval; whole persons are drawn where `groups` names them."""
+    weights = bootstrap_weights(len(values), groups, draws, numpy_generator(seed, "reconstruction"))
+    means = [(block @ values) / np.maximum(block.sum(axis=1), 1) for block in weights]
+    return interval(np.concatenate(means), confidence)
+
+
+def _scaled(found: Tensor, truth: Tensor, box: tuple[float, float]) -> tuple[Tensor, Tensor]:
+    if found.shape != truth.shape or truth.ndim != 4:
+        raise InputError(
+            f"quality: images of shape {tuple(found.shape)} against {tuple(truth.shape)}; both must be (n, channels, "
+            "height, width)"
+        )
+    low, high = box
+    a, b = ((one.double() - low) / (high - low) * 255 for one in (found, truth))
+    return a, b
