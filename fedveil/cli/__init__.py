@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from fedveil import __version__
-from fedveil.cli import data, demo, leak, report, reproduce, run, schema, tune
+from fedveil.cli import data, demo, leak, report, reproduce, run, schema, tune, zoo
 from fedveil.errors import InputError, InterruptedWork
 
 # Typer carries click under another name in newer versions; the base of its faults is the same in all.
@@ -34,6 +34,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
 app.command("schema")(schema.schema)
 app.add_typer(data.app, name="data")
+app.add_typer(zoo.app, name="zoo")
 
 
 def _show_version(wanted: bool) -> None:

@@ -11,23 +11,17 @@ from torch import Tensor, nn
 
 from fedveil import __version__
 from fedveil.data.attribute import IntArray
-from fedveil.data.attribute_data import Split, random_split
 from fedveil.errors import InputError
 from fedveil.learning import Recipe, descend
 from fedveil.measures import counting_units, smoothed_interval
 from fedveil.models import mlp
 from fedveil.randomness import torch_generator
-from fedveil.updates.features import features
 from fedveil.updates.segments import Segment
 from fedveil.zoo.basis import columns_that_vary, leading_directions
+from fedveil.zoo.labelled import Known, Reading, Validation
 from fedveil.zoo.members import frozen, hidden_sizes, spread_widths
 from fedveil.zoo.seen import seen_rounds
 from fedveil.zoo.zoo import Zoo
-
-_AT_ONCE = 256
-"""Updates whose features are computed at a time: an update may hold millions of numbers."""
-
-Validation = float | tuple[Tensor, IntArray] | tuple[Tensor, IntArray, IntArray]
 
 
 @dataclass(frozen=True)
@@ -42,25 +36,16 @@ class Fitting:
         most_epochs, patience, batch, learning_rate: of Adam.
     """
 
-    share: float = 0.6
+    share: float = 0.7
     directions: int = 512
     most_epochs: int = 12
     patience: int = 2
     batch: int = 128
     learning_rate: float = 1e-3
 
-
-@dataclass(frozen=True, eq=False)
-class _Known:
-    """Features with the codes and the senders behind them."""
-
-    x: Tensor
-    codes: IntArray
-    groups: IntArray | None
-
-    def take(self, rows: np.ndarray) -> _Known:
-        groups = None if self.groups is None else self.groups[rows]
-        return _Known(self.x[torch.from_numpy(np.flatnonzero(rows))], self.codes[rows], groups)
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1 or min(self.directions, self.most_epochs, self.batch) < 1:
+            raise InputError("zoo: fitting needs a share between 0 and 1, and at least one direction, epoch and record")
 
 
 def fit_zoo(
@@ -99,13 +84,9 @@ def fit_zoo(
         fitting: how members learn.
     """
     fitting = fitting or Fitting()
-    known = _known(updates, codes, groups, values, segments, how, precomputed)
-    if isinstance(validation, tuple):
-        train, held = known, _known(*_padded(validation), values, segments, how, precomputed)
-    else:
-        train, held = _split(known, validation, seed)
-    classes = len(values)
-    _check(train, held, values, attribute)
+    reading = Reading(attribute, tuple(map(str, values)), tuple(segments), how, precomputed)
+    train, held = reading.parts(updates, codes, groups, validation, seed)
+    classes = len(reading.values)
     prior = np.bincount(np.concatenate([train.codes, held.codes]), minlength=classes).astype(np.float64)
     varies, mean, scale = columns_that_vary(train.x)
     sizes = tuple(hidden_sizes(width, depth) for width in (spread_widths() if widths is None else widths))
@@ -113,10 +94,10 @@ def fit_zoo(
         raise InputError("zoo: no members; give at least one width")
     zoo = Zoo(
         attribute=attribute,
-        values=tuple(map(str, values)),
+        values=reading.values,
         prior=torch.from_numpy(prior / prior.sum()),
         features=how,
-        segments=tuple(segments),
+        segments=reading.segments,
         mean=mean,
         scale=scale,
         members=(),
@@ -177,13 +158,8 @@ def refit(
             fitting=fitting,
         )
         return replace(again, seen=zoo.seen)
-    known = _known(updates, codes, groups, zoo.values, zoo.segments, zoo.features, precomputed)
-    if isinstance(validation, tuple):
-        own = _padded(validation)
-        train, held = known, _known(*own, zoo.values, zoo.segments, zoo.features, precomputed)
-    else:
-        train, held = _split(known, validation, seed)
-    _check(train, held, zoo.values, zoo.attribute)
+    reading = Reading(zoo.attribute, zoo.values, zoo.segments, zoo.features, precomputed)
+    train, held = reading.parts(updates, codes, groups, validation, seed)
     x, x_held = zoo.standardised(train.x), zoo.standardised(held.x)
     members = []
     for place, member in enumerate(zoo.members):
@@ -193,55 +169,6 @@ def refit(
         found = _learned(moving, (x, train.codes), (x_held, held.codes), len(zoo.values), fitting, generator)
         members.append(frozen(found))
     return _told(replace(zoo, members=tuple(members)), train, held, seed, fitting)
-
-
-def _known(
-    updates: Tensor,
-    codes: IntArray,
-    groups: IntArray | None,
-    values: Sequence[str],
-    segments: Sequence[Segment],
-    how: str,
-    precomputed: bool,
-) -> _Known:
-    """Compute features a few at a time, and leave out what nobody knows the value of."""
-    codes = np.asarray(codes, dtype=np.int64)
-    if updates.ndim != 2 or codes.shape != (len(updates),) or (groups is not None and len(groups) != len(updates)):
-        raise InputError(f"zoo: {tuple(updates.shape)} updates for {codes.shape} codes; give one row and one code each")
-    if len(codes) and not -1 <= int(codes.min()) <= int(codes.max()) < len(values):
-        raise InputError(f"zoo: codes must be −1 (unknown) to {len(values) - 1}, one for each value")
-    with torch.no_grad():
-        parts = [
-            part.detach() if precomputed else features(part, segments, how) for part in torch.split(updates, _AT_ONCE)
-        ]
-        x = torch.cat(parts).to("cpu", torch.float32) if parts else torch.zeros(0, 0)
-    if not bool(torch.isfinite(x).all()):
-        raise InputError("zoo: the updates hold numbers that are not finite; leave those updates out")
-    return _Known(x, codes, None if groups is None else np.asarray(groups)).take(codes >= 0)
-
-
-def _padded(
-    validation: tuple[Tensor, IntArray] | tuple[Tensor, IntArray, IntArray],
-) -> tuple[Tensor, IntArray, IntArray | None]:
-    return (validation[0], validation[1], validation[2] if len(validation) == 3 else None)
-
-
-def _split(known: _Known, share: float, seed: int) -> tuple[_Known, _Known]:
-    if not 0 < share < 1:
-        raise InputError(f"zoo: the validation share lies between 0 and 1; got {share}")
-    split = random_split(
-        len(known.codes), seed=seed, validation=share, test=0.0, strata=known.codes, groups=known.groups
-    )
-    return known.take(split == Split.TRAIN), known.take(split == Split.VALIDATION)
-
-
-def _check(train: _Known, held: _Known, values: Sequence[str], attribute: str) -> None:
-    counts = np.bincount(train.codes, minlength=len(values))
-    if (counts > 0).sum() < 2 or len(np.unique(held.codes)) < 2:
-        raise InputError(
-            f"zoo: too few shadows: {len(train.codes)} updates to learn {attribute!r} from and {len(held.codes)} to "
-            "validate on, and each part needs two values; use more shadows, or deal records by the attribute"
-        )
 
 
 def _learned(
@@ -279,7 +206,7 @@ def _rotate(member: nn.Sequential, basis: Tensor) -> None:
     first.in_features = basis.shape[1]
 
 
-def _told(zoo: Zoo, train: _Known, held: _Known, seed: int, fitting: Fitting) -> Zoo:
+def _told(zoo: Zoo, train: Known, held: Known, seed: int, fitting: Fitting) -> Zoo:
     """Score every member on the held-out updates, and write down how the zoo came to be."""
     classes = len(zoo.values)
     units = counting_units(held.codes, classes, held.groups)

@@ -20,6 +20,12 @@ BITS = (8, 4)
 """In how many bits a member's weights may be stored, beside the 32 of those that were fitted."""
 
 
+def check_bits(bits: int, allowed: Sequence[int] = (32, *BITS)) -> None:
+    """Refuse a number of bits in which members cannot be stored."""
+    if bits not in allowed:
+        raise InputError(f"zoo: members are stored in {', '.join(map(str, allowed))} bits; got {bits}")
+
+
 @dataclass(frozen=True, eq=False)
 class Zoo:
     """Members that read one attribute from updates of one layout.
@@ -106,8 +112,7 @@ class Zoo:
 
     def quantised(self, bits: int = 8) -> Zoo:
         """Return the zoo with members' weights in 8 or 4 bits, one scale per output; read and stored so."""
-        if bits not in BITS:
-            raise InputError(f"zoo: members are stored in 32, {' or '.join(map(str, BITS))} bits; got {bits}")
+        check_bits(bits, BITS)
         if self.bits != 32:
             raise InputError(f"zoo: its members are in {self.bits} bits already; quantise the zoo that was fitted")
         return replace(self, members=tuple(quantised_member(member, bits) for member in self.members), bits=bits)
