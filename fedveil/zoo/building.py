@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fedveil.data.attribute import IntArray
-from fedveil.errors import InputError, nearest
+from fedveil.errors import InputError
 from fedveil.federation.progress import RoundRecord
 from fedveil.federation.run import Run
 from fedveil.studies.cells import check_varies, load_data, make_federation, make_game
@@ -53,9 +53,8 @@ def build_zoo(
         tell: is told what is being done.
     """
     if attribute not in study.data.sensitive:
-        raise InputError(
-            f"zoo: no attribute {attribute!r} in the study's data.sensitive: {nearest(attribute, study.data.sensitive)}"
-        )
+        known = ", ".join(study.data.sensitive)
+        raise InputError(f"zoo: no attribute {attribute!r} in the study's data.sensitive; there are: {known}")
     for width in widths or ():
         hidden_sizes(width, depth)
     hidden_sizes(1, depth)

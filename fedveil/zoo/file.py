@@ -51,8 +51,16 @@ def manifest_of(zoo: Zoo) -> dict[str, Any]:
     return found
 
 
-def write_zoo(zoo: Zoo, path: Path) -> None:
-    """Write the file; where that is impossible nothing is left behind."""
+def digest_of(zoo: Zoo) -> str:
+    """Return the digest that the zoo's file would have."""
+    return _digest(_manifest_text(zoo), _tensors(zoo))
+
+
+def _manifest_text(zoo: Zoo) -> str:
+    return json.dumps(manifest_of(zoo), sort_keys=True, allow_nan=False)
+
+
+def _tensors(zoo: Zoo) -> dict[str, Tensor]:
     tensors = {"mean": zoo.mean, "scale": zoo.scale}
     tensors |= {f"round/{place}": own.projected for place, own in enumerate(zoo.seen)}
     for place, member in enumerate(zoo.members):
@@ -60,8 +68,12 @@ def write_zoo(zoo: Zoo, path: Path) -> None:
             for name, tensor in own.items():
                 packed = zoo.bits == 4 and name == "weight"
                 tensors[f"member/{place}/{depth}/{name}"] = _packed(tensor) if packed else tensor
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    manifest = json.dumps(manifest_of(zoo), sort_keys=True, allow_nan=False)
+    return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def write_zoo(zoo: Zoo, path: Path) -> None:
+    """Write the file; where that is impossible nothing is left behind."""
+    tensors, manifest = _tensors(zoo), _manifest_text(zoo)
     content = bytes_from_tensors(tensors, {_MARK: manifest, _DIGEST: _digest(manifest, tensors)})
     try:
         write_atomically(path, content)
@@ -81,7 +93,7 @@ def read_zoo(path: Path) -> Zoo:
         raise InputError(f"{path}: the zoo cannot be read ({fault.strerror or fault}); give a zoo's file") from fault
     try:
         tensors = tensors_from_bytes(content)
-        told = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
+        told = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__") or {}
     except (SafetensorError, ValueError, KeyError, RuntimeError, OverflowError, RecursionError) as fault:
         raise InputError(f"{path}: cut short, or no zoo of fedveil's; build it afresh or copy it again") from fault
     if _MARK not in told:

@@ -23,6 +23,9 @@ from fedveil.zoo.members import frozen, hidden_sizes, spread_widths
 from fedveil.zoo.seen import seen_rounds
 from fedveil.zoo.zoo import Zoo
 
+_EPOCH = 320
+"""With fewer updates than this an epoch has fewer than 20 steps, and members take more epochs."""
+
 
 @dataclass(frozen=True)
 class Fitting:
@@ -185,8 +188,11 @@ def _learned(
     u, u_held = torch.from_numpy(train[1])[rows], torch.from_numpy(held[1])
     shares = torch.bincount(u, minlength=classes).float().clamp_min(1)
     loss = nn.CrossEntropyLoss(weight=len(u) / (classes * shares))
-    recipe = Recipe(learning_rate=fitting.learning_rate, patience=fitting.patience, batch=fitting.batch, fused=True)
-    descend(member, (train[0][rows], u), (held[0], u_held), loss, recipe, fitting.most_epochs, generator)
+    longer = max(1, round(_EPOCH / count))  # a few updates make epochs of a few steps: more of these, then
+    recipe = Recipe(
+        learning_rate=fitting.learning_rate, patience=longer * fitting.patience, batch=fitting.batch, fused=True
+    )
+    descend(member, (train[0][rows], u), (held[0], u_held), loss, recipe, longer * fitting.most_epochs, generator)
     return member
 
 

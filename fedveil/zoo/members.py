@@ -126,4 +126,5 @@ def check_member(tensors: Sequence[dict[str, Tensor]], inputs: int, hidden: Sequ
 
 def frozen(member: nn.Sequential) -> nn.Sequential:
     """Return a member that no longer learns: gradients flow through it to the update, and to nothing else."""
+    member.zero_grad(set_to_none=True)  # what training left there is as large as the member
     return member.requires_grad_(False).eval()

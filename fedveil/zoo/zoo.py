@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def check_bits(bits: int, allowed: Sequence[int] = (32, *BITS)) -> None:
         raise InputError(f"zoo: members are stored in {', '.join(map(str, allowed))} bits; got {bits}")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Zoo:
     """Members that read one attribute from updates of one layout.
 
@@ -63,6 +64,16 @@ class Zoo:
 
     def __len__(self) -> int:
         return len(self.members)
+
+    def __repr__(self) -> str:
+        return f"Zoo({self.attribute!r}, members={len(self)}, features={self.features!r}, digest={self.digest[:16]!r})"
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the manifest and all tensors, as the file has it; two zoos that differ at all differ in it."""
+        from fedveil.zoo.file import digest_of
+
+        return digest_of(self)
 
     def standardised(self, features: Tensor) -> Tensor:
         """Centre and scale features by the shadows' means and deviations."""

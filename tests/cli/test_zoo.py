@@ -1,0 +1,143 @@
+"""`fedveil zoo`: a shadow run's updates become a file that says what it holds; what cannot work writes nothing."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from fedveil.federation.run import Run
+from fedveil.studies.cells import load_data, make_federation, make_game
+from fedveil.studies.study import read_study
+from fedveil.updates import segments_of
+from fedveil.zoo import Zoo
+
+STUDY = {
+    "name": "zoo",
+    "data": {
+        "source": "synthetic",
+        "target": "y",
+        "sensitive": ["u"],
+        "options": {"n": 3000, "bits": 0.9, "overlap": 0.9, "validation": 0.4, "test": 0.1},
+    },
+    "federation": {"devices": 30, "rounds": 3, "partition": {"kind": "dirichlet", "alpha": 0.1, "by": "u"}},
+    "methods": [
+        {
+            "name": "defended",
+            "game": {"kind": "fedavg", "hidden": [8], "batch_size": 10},
+            "shield": {"kind": "dp-gaussian", "clip": 1.0},
+            "varies": "shield.sigma",
+            "strengths": [50.0],
+        }
+    ],
+}
+SMALL = ("--members", "2", "--widths", "16-32")
+
+
+@pytest.fixture
+def study(tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(STUDY))
+    return path
+
+
+def build(run, study, *more, attribute="u", rounds="1,3", out=None):
+    place = study.with_name("u.safetensors") if out is None else out
+    return run("zoo", "build", study, "--attribute", attribute, "--rounds", rounds, "--out", place, *more)
+
+
+def test_a_zoo_is_built_from_an_undefended_shadow_run_and_shown(run, study):
+    built = build(run, study, *SMALL, "--shadows", "60", "--json")
+    assert built.code == 0, built.err
+    told = json.loads(built.out)
+    assert told["attribute"] == "u"
+    assert [one["hidden"][0] for one in told["members"]] == [16, 32]
+    assert [one["round"] for one in told["rounds"]] == [1, 3]
+    assert told["updates"] + told["validation"]["updates"] == 2 * 60
+    assert told["validation"]["updates"] == 2 * told["validation"]["senders"]  # senders are held out whole
+    # The method's own shield would drown everything in noise 50 times the clip; the shadow run has none.
+    assert max(one["balanced_accuracy"]["estimate"] for one in told["members"]) > 0.7
+    assert "Guessing: 0.500 balanced accuracy" in built.err
+
+    shown = run("zoo", "show", study.with_name("u.safetensors"), "--json")
+    assert shown.code == 0
+    assert json.loads(shown.out) == told
+    words = run("zoo", "show", study.with_name("u.safetensors"))
+    assert "u: 2 members" in words.out
+    assert "Prior: 0 0." in words.out
+    assert told["rounds"][1]["digest"][:12] in words.out
+
+
+def test_the_zoo_fits_the_study_s_own_run_and_knows_where_its_updates_started(run, study):
+    assert build(run, study, *SMALL).code == 0
+    zoo = Zoo.load(study.with_name("u.safetensors"))
+    asked = read_study(study)
+    own = Run(make_federation(asked, asked.methods[0], 50.0, 0, load_data(asked, 0)), make_game(asked.methods[0], 50.0))
+    segments = segments_of(own)
+    zoo.check(segments, "u")
+    start = torch.cat([own.shared[player] for player in dict.fromkeys(segment.player for segment in segments)])
+    assert zoo.nearest_round(start) == (1, 0.0)
+    assert zoo.staleness(2 * start) == pytest.approx(1.0, abs=0.3)
+
+
+def test_the_same_command_writes_the_same_bytes_and_few_bits_are_fewer(run, study):
+    places = [study.with_name(f"{name}.safetensors") for name in ("a", "b", "small")]
+    for place, more in zip(places, ([], [], ["--bits", "8"]), strict=True):
+        assert build(run, study, *SMALL, *more, rounds="1", out=place).code == 0
+    assert places[0].read_bytes() == places[1].read_bytes()
+    assert places[2].stat().st_size < places[0].stat().st_size
+    assert Zoo.load(places[2]).bits == 8
+
+
+def test_one_record_per_shadow(run, study):
+    changes = ("--set", "federation.partition={kind: one-each}", "--set", "data.records=400", "--shadows", "120")
+    built = build(run, study, *SMALL, *changes, "--json", rounds="1")
+    assert built.code == 0, built.err
+    assert json.loads(built.out)["validation"]["senders"] == 24
+
+
+@pytest.mark.parametrize(
+    ("said", "given"),
+    [
+        ("no attribute 'v' in the study's data.sensitive; there are: u", {"attribute": "v"}),
+        ("round 4 is never played; the study has rounds 1 to 3", {"rounds": "1,4"}),
+        ("round 0 is never played", {"rounds": "0"}),
+        ("each once", {"rounds": "1,1"}),
+        ("'one' is no whole number", {"rounds": "one"}),
+        ("fewer than 2 hold", {"more": ["--shadows", "2"]}),
+        ("90000 shadow devices for 1200 validation records", {"more": ["--shadows", "90000"]}),
+        ("nothing to tell", {"more": ["--set", "federation.devices=1", "--shadows", "20"]}),
+        ("did you mean 'max'?", {"more": ["--features", "maxx"]}),
+        ("depth is a number of layers", {"more": ["--depth", "6"]}),
+        ("got 5", {"more": ["--bits", "5"]}),
+        ("narrowest first", {"more": ["--widths", "64-8"]}),
+        ("lists 2 widths for 3 members", {"more": ["--widths", "8,16", "--members", "3"]}),
+        ("sends no updates", {"more": ["--set", "methods=[{name: raw, game: raw}]"]}),
+        ("unknown field", {"more": ["--set", "federation.round=3"]}),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(run, study, said, given):
+    more = given.pop("more", [])
+    line = build(run, study, *more, **given).refused()
+    assert said in line
+    assert list(study.parent.iterdir()) == [study]
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_run(run, study, tmp_path):
+    folder = tmp_path / "folder.safetensors"
+    folder.mkdir()
+    for place, said in (
+        (tmp_path / "nowhere" / "u.safetensors", "no directory that can be written to"),
+        (folder, "is a directory"),
+        (study, "does not end in .safetensors"),
+    ):
+        assert said in build(run, study, out=place).refused()
+    assert yaml.safe_load(study.read_text()) == STUDY
+
+
+def test_show_refuses_what_is_no_zoo(run, study, tmp_path):
+    assert "no zoo here" in run("zoo", "show", tmp_path / "missing.safetensors").refused()
+    assert "cut short, or no zoo" in run("zoo", "show", study).refused()
+    np.save(tmp_path / "vectors.npy", np.zeros(3))
+    assert "cut short, or no zoo" in run("zoo", "show", tmp_path / "vectors.npy").refused()
