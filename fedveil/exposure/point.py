@@ -137,17 +137,28 @@ class Laboratory:
         shield: Shield | None = None,
         strength: float | None = None,
         *,
+        at: Mapping[int, Shield] | None = None,
         policies: Policies | None = None,
         utility: bool = True,
     ) -> Point:
-        """Measure a shield; without one, the undefended updates."""
+        """Measure a shield; without one, the undefended updates.
+
+        Args:
+            name: what it is called.
+            shield: what clients do in the run whose learning is measured, and in every round that is looked at.
+            strength: what it is called by, among others of this name.
+            at: another shield for a round that is looked at: the same at a strength that suits its norms.
+            policies: what each client has chosen.
+            utility: whether the run is played.
+        """
         sender = Sender(self.task, shield or Identity(), policies)
         rows: list[dict[str, Any]] = []
         damage: dict[int, dict[str, float]] = {}
         seen: dict[int, Features] = {}
         for number in self.rounds:
             self.say(f"{name}: round {number}")
-            seen[number], tally = self.look(sender, number)
+            own = sender if at is None or number not in at else Sender(self.task, at[number], policies)
+            seen[number], tally = self.look(own, number)
             damage[number] = tally.as_dict()
             readers = self.readers[number]
             for attribute in self.attributes:

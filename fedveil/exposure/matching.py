@@ -1,0 +1,50 @@
+"""The strength at which a shield changes updates by a given share of their norm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fedveil.data import Split
+from fedveil.errors import InputError
+from fedveil.exposure.point import Laboratory
+from fedveil.exposure.sending import Sender, Tally
+from fedveil.shields.shield import Shield
+
+CLIENTS = 256
+"""How many training clients tell the norm: with as many, its mean is known to a few percent of itself."""
+
+
+def relative_norm(lab: Laboratory, shield: Shield, number: int, clients: int = CLIENTS) -> float:
+    """Return the mean norm of the change over the mean norm of the update, of training clients at a round's weights."""
+    sender, tally = Sender(lab.task, shield), Tally()
+    model = lab.task.model(lab.undefended.weights[number])
+    for part in sender.parts(lab.task.people(Split.TRAIN)[:clients]):
+        tally.add(sender.send(model, part, number))
+    return tally.as_dict()["relative_l2"]
+
+
+def at_norm(
+    lab: Laboratory,
+    make: Callable[[float], Shield],
+    target: float,
+    span: tuple[float, float],
+    number: int,
+    tries: int = 14,
+) -> tuple[float, Shield] | None:
+    """Return the strength whose changes have this relative norm, and the shield; None where no strength has.
+
+    The norm must grow with the strength. Between two positive ends strengths are tried on a logarithmic scale.
+    """
+    if not target > 0 or not span[0] < span[1]:
+        raise InputError(f"norm {target} over strengths {span[0]} to {span[1]}: give a norm above 0 and a rising range")
+    low, high = span
+    if relative_norm(lab, make(high), number) < target * 0.97:
+        return None
+    tried = high
+    for _ in range(tries):
+        tried = (low * high) ** 0.5 if low > 0 else (low + high) / 2
+        found = relative_norm(lab, make(tried), number)
+        if abs(found / target - 1) < 0.02:
+            break
+        low, high = (tried, high) if found < target else (low, tried)
+    return tried, make(tried)

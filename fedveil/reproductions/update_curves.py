@@ -1,0 +1,211 @@
+"""Curves of shields on updates against attackers: leakage, learning and realised norm at several strengths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fedveil.errors import InputError
+from fedveil.reproductions.experiment import Experiment, Kept, Say
+from fedveil.reproductions.shown import PaperFigures, with_interval
+from fedveil.reproductions.update_parts import Case, Trial, make_shields
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fedveil.exposure import Laboratory
+
+MODES = {"static": "static", "retrained": "retrained", "pooled": "retrained, rounds pooled"}
+
+
+@dataclass(frozen=True)
+class UpdateCurves(Experiment):
+    """Each shield at each strength on each case: what it does, what attackers read, what learning keeps.
+
+    Attributes:
+        cases: data set, attributes, rounds looked at, people; see `Case`.
+        methods: shields with their strengths; see `Trial`.
+        static, adaptive, pool: pairs of features and attackers; see `fedveil.exposure.Laboratory`.
+        draws: bootstrap draws behind each interval.
+        seed: all randomness derives from it.
+    """
+
+    kind: ClassVar[str] = "update-curves"
+    cases: list[dict[str, Any]]
+    methods: list[dict[str, Any]]
+    static: list[tuple[str, str]] = field(default_factory=lambda: [("max", "stru-nn"), ("max", "unkwn-nn")])
+    adaptive: list[tuple[str, str]] = field(default_factory=lambda: [("max", "boosting"), ("recovered", "boosting")])
+    pool: list[tuple[str, str]] = field(default_factory=list)
+    draws: int = 400
+    seed: int = 0
+
+    def check(self) -> None:
+        """Refuse cases and methods that cannot be made."""
+        if not self.cases or not self.methods:
+            raise InputError("experiment: needs cases and methods; name some")
+        for case in self.made_cases():
+            for method in self.trials(case):
+                method.check(case)
+
+    def made_cases(self) -> list[Case]:
+        """Return the cases."""
+        return [Case.of(told, f"experiment: cases[{place}]") for place, told in enumerate(self.cases)]
+
+    def trials(self, case: Case) -> list[Trial]:
+        """Return what is tried on a case."""
+        made = [Trial.of(told, f"experiment: methods[{place}]") for place, told in enumerate(self.methods)]
+        return [one for one in made if not one.only or case.name in one.only]
+
+    def run(self, kept: Kept, say: Say, paper: PaperFigures) -> dict[str, Any]:
+        """Measure every case, each method at each strength; what was measured before is read."""
+        panels = []
+        for case in self.made_cases():
+            lab: list[Laboratory] = []  # made when the first part is missing
+
+            def ready(own: Case = case, made: list[Laboratory] = lab) -> Laboratory:
+                if not made:
+                    made.append(self._laboratory(own, say))
+                return made[0]
+
+            points = [self._part(kept, case, ready, None, None)]
+            for method in self.trials(case):
+                points += [self._part(kept, case, ready, method, strength) for strength in method.strengths]
+            panels.append({"case": case.name, "attributes": list(case.attributes), "points": points})
+        return {"kind": self.kind, "panels": panels, "paper": [dict(one) for one in paper]}
+
+    def _laboratory(self, case: Case, say: Say) -> Laboratory:
+        from fedveil.exposure import Laboratory
+
+        task = case.task(self.seed)
+        return Laboratory(
+            task,
+            case.rounds,
+            case.attributes,
+            static=self.static,
+            adaptive=self.adaptive,
+            pool=self.pool,
+            length=case.length,
+            draws=self.draws,
+            progress=lambda what: say(f"{case.name}: {what}"),
+        )
+
+    def _part(self, kept: Kept, case: Case, ready: Any, method: Trial | None, strength: float | None) -> dict[str, Any]:
+        settings = {
+            "case": case.told,
+            "method": None if method is None else method.told,
+            "strength": strength,
+            "readers": [self.static, self.adaptive, self.pool, self.draws],
+            "seed": self.seed,
+        }
+
+        def measure() -> dict[str, Any]:
+            lab: Laboratory = ready()
+            if method is None:
+                return {**lab.measure("no shield").as_dict(), "segment": lab.task.segments[-1].stop}
+            found = make_shields(lab, method, strength)
+            if found is None:
+                return {"method": method.name, "strength": strength, "unreachable": True}
+            shield, by_round, told = found
+            point = lab.measure(method.name, shield, strength, at=by_round, utility=method.utility)
+            return {**point.as_dict(), "settings": told, "norm": strength if method.norms else None}
+
+        return kept.part(settings, measure)
+
+    def tables(self, found: dict[str, Any]) -> list[Table]:
+        """One table per case and attribute; a row per method and strength."""
+        from rich.table import Table
+
+        made = []
+        for panel in found["panels"]:
+            for attribute in panel["attributes"]:
+                table = Table(title=f"{panel['case']}: {attribute} (prior {_prior(panel, attribute):.3f})")
+                for heading in ("method", "strength", "relative L2", "loss kept", "static stru-nn", "static unkwn-nn"):
+                    table.add_column(heading, justify="left" if heading == "method" else "right")
+                table.add_column("worst retrained", justify="right")
+                table.add_column("by")
+                table.add_column("pooled", justify="right")
+                for point in panel["points"]:
+                    table.add_row(*_cells(point, attribute))
+                table.caption = (
+                    "Balanced accuracy with 95% intervals, mean over rounds; the worst is chosen on validation."
+                )
+                made.append(table)
+        return made
+
+    def notes(self, found: dict[str, Any]) -> list[str]:
+        """Say what the figures rest on."""
+        lines = [
+            "Static attackers know clean updates only, as the paper's do; retrained ones learned from updates that "
+            "went through the same shield. All figures are estimates against the attackers tried.",
+            "Relative L2: the mean norm of the change over the mean norm of the update. Loss kept: how much of the "
+            "undefended run's fall of the test loss the run under the shield has.",
+        ]
+        return lines + [str(one["note"]) for one in found["paper"] if "note" in one]
+
+    def draw(self, found: dict[str, Any], canvas: Any) -> None:
+        """Draw the worst retrained and the static attacker against what learning keeps; a panel per case, attribute."""
+        panels = [(panel, attribute) for panel in found["panels"] for attribute in panel["attributes"]]
+        canvas.set_size_inches(4.2 * len(panels), 6.4)
+        axes = canvas.subplots(2, len(panels), squeeze=False, sharex="col")
+        for column, (panel, attribute) in enumerate(panels):
+            for row, mode in enumerate(("static", "retrained")):
+                _curve(axes[row][column], panel, attribute, mode)
+            axes[0][column].set_title(f"{panel['case']}: {attribute}")
+            axes[1][column].set_xlabel("share of the loss's fall that is kept")
+        canvas.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+
+
+def _rows(point: Mapping[str, Any], attribute: str, mode: str) -> list[dict[str, Any]]:
+    return [row for row in point.get("rows", []) if row["attribute"] == attribute and row["mode"] == mode]
+
+
+def worst(point: Mapping[str, Any], attribute: str, mode: str) -> dict[str, Any] | None:
+    """Return the attacker that counts: the round and the attacker that validation people choose."""
+    own = _rows(point, attribute, mode)
+    return max(own, key=lambda row: float(row["validation"])) if own else None
+
+
+def _prior(panel: Mapping[str, Any], attribute: str) -> float:
+    own = _rows(panel["points"][0], attribute, "retrained") or _rows(panel["points"][0], attribute, "static")
+    return float(own[0]["prior"]["estimate"]) if own else float("nan")
+
+
+def mean_static(point: Mapping[str, Any], attribute: str, attacker: str) -> float | None:
+    """Return a static attacker's balanced accuracy, the mean over the rounds looked at."""
+    own = [
+        row["balanced_accuracy"]["estimate"] for row in _rows(point, attribute, "static") if row["attacker"] == attacker
+    ]
+    return sum(own) / len(own) if own else None
+
+
+def _cells(point: Mapping[str, Any], attribute: str) -> Sequence[str]:
+    strength = "" if point["strength"] is None else f"{point['strength']:g}"
+    if point.get("unreachable"):
+        return [point["method"], strength, "unreachable", *["–"] * 6]
+    norms = [told["relative_l2"] for told in point["damage"].values()]
+    chosen, pooled = worst(point, attribute, "retrained"), worst(point, attribute, "pooled")
+    static = [mean_static(point, attribute, name) for name in ("stru-nn", "unkwn-nn")]
+    return [
+        point["method"],
+        strength,
+        f"{sum(norms) / len(norms):.3f}",
+        "–" if point["kept"] is None else f"{point['kept']:.3f}",
+        *("–" if one is None else f"{one:.3f}" for one in static),
+        "–" if chosen is None else with_interval(chosen["balanced_accuracy"]),
+        "" if chosen is None else f"{chosen['attacker']} on {chosen['features']}, round {chosen['round']}",
+        "–" if pooled is None else with_interval(pooled["balanced_accuracy"]),
+    ]
+
+
+def _curve(axis: Any, panel: Mapping[str, Any], attribute: str, mode: str) -> None:
+    by_method: dict[str, list[tuple[float, float]]] = {}
+    for point in panel["points"]:
+        chosen = worst(point, attribute, mode)
+        if chosen is not None and point.get("kept") is not None:
+            by_method.setdefault(point["method"], []).append((point["kept"], chosen["balanced_accuracy"]["estimate"]))
+    for name, own in by_method.items():
+        own.sort()
+        axis.plot(*zip(*own, strict=True), marker="o", markersize=3, linewidth=1, label=name)
+    axis.set_ylabel(f"{MODES[mode]} attacker, balanced accuracy")
+    axis.set_xlim(left=max(-0.1, axis.get_xlim()[0]))

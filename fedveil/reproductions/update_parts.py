@@ -1,0 +1,188 @@
+"""What a study of updates is made of: cases, shields with their strengths, and zoos that are built on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fedveil.errors import InputError
+from fedveil.studies import parts
+
+if TYPE_CHECKING:
+    from fedveil.exposure import Laboratory, Task
+    from fedveil.shields.shield import Shield
+    from fedveil.zoo import Zoo
+
+
+@dataclass(frozen=True)
+class Case:
+    """A data set, what is asked about its people, and where updates are looked at.
+
+    Attributes:
+        source: adult, lfw, audiomnist or celeba.
+        attributes: what is hidden and asked.
+        rounds: where updates are looked at.
+        length: rounds of a run; the last looked at if unsaid.
+        people: at most so many train, validation and test people.
+        options: of the data source.
+        task: settings of `fedveil.exposure.Task`.
+        name: what the case is called.
+    """
+
+    source: str
+    attributes: list[str]
+    rounds: list[int] = field(default_factory=lambda: [1])
+    length: int | None = None
+    people: dict[str, int] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
+    told: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any], where: str) -> Case:
+        """Make a case of plain values."""
+        made: Case = parts.make(cls, {"name": str(told.get("source")), **told, "told": dict(told)}, where)
+        if not made.rounds or min(made.rounds) < 1:
+            raise InputError(f"{where}.rounds: {made.rounds} is not allowed; rounds count from 1")
+        return made
+
+    def task(self, seed: int) -> Task:
+        """Load the data and make the task."""
+        from fedveil.exposure import make_task
+
+        return make_task(
+            self.source, self.attributes, seed=seed, people=self.people, options=self.options, **self.settings
+        )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A shield with its strengths.
+
+    Attributes:
+        name: what the curve is called.
+        shield: its kind and settings; a list is a chain.
+        setting: which setting the strength is.
+        values: strengths as that setting takes them.
+        norms: strengths as relative L2 norms of the change, found by bisection in each round, in place of values.
+        span: between which values of the setting norms are sought.
+        zoo: settings of the zoos that the shield is given, one per attribute: features, members, depth, bits.
+        only: names of the cases that it is tried on; all if empty.
+        utility: whether a run is played under it.
+    """
+
+    name: str
+    shield: dict[str, Any]
+    setting: str | None = None
+    values: list[float] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
+    span: tuple[float, float] = (1e-6, 10.0)
+    zoo: dict[str, Any] | None = None
+    only: list[str] = field(default_factory=list)
+    utility: bool = True
+    told: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any], where: str) -> Trial:
+        """Make a trial of plain values."""
+        made: Trial = parts.make(cls, {**told, "told": dict(told)}, where)
+        if (made.values or made.norms) and made.setting is None:
+            raise InputError(f"{where}: strengths need `setting`, the shield's setting that they are")
+        if made.values and made.norms:
+            raise InputError(f"{where}: give values or norms, not both")
+        return made
+
+    @property
+    def strengths(self) -> list[float | None]:
+        """All strengths; one without a number where the shield has none."""
+        return [*self.values] or [*self.norms] or [None]
+
+    def check(self, case: Case) -> None:
+        """Refuse a shield that does not exist or does not know the setting."""
+        kind = parts.shield_class(str(self.shield.get("kind")))
+        if self.setting is not None and self.setting not in parts.settings_of(kind):
+            raise InputError(f"method {self.name!r}: shield {self.shield['kind']!r} has no setting {self.setting!r}")
+
+    def make(self, strength: float | None, zoos: Mapping[str, Zoo]) -> Shield:
+        """Make the shield at a strength."""
+        kind = parts.shield_class(str(self.shield["kind"]))
+        settings = {key: value for key, value in self.shield.items() if key != "kind"}
+        known = parts.settings_of(kind)
+        if self.setting is not None and strength is not None:
+            whole = "int" in str(known[self.setting].annotation) and "float" not in str(known[self.setting].annotation)
+            settings[self.setting] = int(strength) if whole else float(strength)
+        if self.zoo is not None:
+            return kind(zoos, **settings)  # type: ignore[no-any-return]
+        made: Shield = parts.make(kind, settings, f"method {self.name!r}")
+        return made
+
+
+def make_shields(
+    lab: Laboratory, method: Trial, strength: float | None
+) -> tuple[Shield, dict[int, Shield], dict[str, Any]] | None:
+    """Return the shield of the run, those of rounds that need a strength of their own, and the values chosen.
+
+    Strengths that are norms are found for each round; the run has that of its first round. None: out of reach.
+    """
+    from fedveil.exposure.matching import at_norm
+
+    zoos = zoos_of(lab, method.zoo) if method.zoo is not None else {}
+    if not method.norms:
+        return method.make(strength, zoos), {}, {}
+    assert strength is not None
+    by_round: dict[int, Shield] = {}
+    chosen: dict[int, float] = {}
+    for number in lab.rounds:
+        found = at_norm(lab, lambda value: method.make(value, zoos), strength, method.span, number)
+        if found is None:
+            return None
+        chosen[number], by_round[number] = found
+    return by_round[lab.rounds[0]], by_round, {str(number): value for number, value in chosen.items()}
+
+
+def zoos_of(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
+    """Fit one zoo per attribute on the clean updates of training people in all rounds looked at."""
+    import numpy as np
+    import torch
+
+    from fedveil.zoo import fit_zoo
+
+    own = dict(settings)
+    bits, members, how = own.pop("bits", 32), own.pop("members", 20), str(own.pop("features", "max"))
+    widths = own.pop("widths", None) or spread(members)
+    found = {}
+    for name in lab.attributes:
+        pools = [lab.clean[number] for number in lab.rounds]
+        updates, held = (np.concatenate([one.pools[place][how] for one in pools]) for place in (0, 1))
+        codes, held_codes = (np.concatenate([one.labels[place][name].codes for one in pools]) for place in (0, 1))
+        zoo = fit_zoo(
+            torch.from_numpy(updates).float(),
+            codes,
+            lab.task.data.attribute(name).values,
+            name,
+            lab.task.segments,
+            how,
+            widths,
+            seed=lab.task.seed,
+            validation=(torch.from_numpy(held).float(), held_codes),
+            started_from={number: lab.undefended.weights[number] for number in lab.rounds},
+            precomputed=True,
+            **own,
+        )
+        found[name] = zoo if bits == 32 else zoo.quantised(bits)
+    return found
+
+
+def spread(members: int, low: int = 128, high: int = 2048) -> list[int]:
+    """Return so many widths between the paper's two, evenly on a logarithmic scale.
+
+    >>> spread(3)
+    [128, 512, 2048]
+    """
+    if members < 1:
+        raise InputError(f"zoo: members must be at least 1, got {members}")
+    step = (high / low) ** (1 / max(1, members - 1))
+    return [round(low * step**place) for place in range(members)]
+
