@@ -1,5 +1,6 @@
-"""A zoo's file: safetensors whose metadata holds a manifest in JSON, and a digest of both; nothing is ever executed.
+"""A zoo's file: safetensors whose metadata holds a digest and a manifest in JSON; nothing in it is ever executed.
 
+Both are one entry, digest, line end, manifest: of several entries safetensors does not keep the order.
 The digest finds damage and careless changes. It is no signature: whoever can write the file can write its digest.
 """
 
@@ -29,7 +30,7 @@ from fedveil.zoo.seen import SeenRound
 from fedveil.zoo.zoo import BITS, Zoo
 
 FORMAT = 1
-_MARK, _DIGEST = "fedveil-zoo", "sha256"
+_MARK = "fedveil-zoo"
 
 
 def manifest_of(zoo: Zoo) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def _tensors(zoo: Zoo) -> dict[str, Tensor]:
 def write_zoo(zoo: Zoo, path: Path) -> None:
     """Write the file; where that is impossible nothing is left behind."""
     tensors, manifest = _tensors(zoo), _manifest_text(zoo)
-    content = bytes_from_tensors(tensors, {_MARK: manifest, _DIGEST: _digest(manifest, tensors)})
+    content = bytes_from_tensors(tensors, {_MARK: f"{_digest(manifest, tensors)}\n{manifest}"})
     try:
         write_atomically(path, content)
     except OSError as fault:
@@ -98,10 +99,11 @@ def read_zoo(path: Path) -> Zoo:
         raise InputError(f"{path}: cut short, or no zoo of fedveil's; build it afresh or copy it again") from fault
     if _MARK not in told:
         raise InputError(f"{path}: a safetensors file, but no zoo of fedveil's; make one with fedveil zoo build")
-    if told.get(_DIGEST) != _digest(told[_MARK], tensors):
+    digest, _, text = told[_MARK].partition("\n")
+    if digest != _digest(text, tensors):
         raise InputError(f"{path}: altered since it was written (the digest differs); build it afresh or copy it again")
     try:
-        manifest = json.loads(told[_MARK])
+        manifest = json.loads(text)
         written = manifest["format"]
         if written == FORMAT:
             return _zoo(manifest, tensors)
