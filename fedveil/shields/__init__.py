@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fedveil.shields.gaussian import DPGaussian
     from fedveil.shields.laplace import DPLaplace
     from fedveil.shields.quantise import Quantise
+    from fedveil.shields.recup import PublishesWhatItHides, RecUP
+    from fedveil.shields.soteria import Soteria
     from fedveil.shields.sparsify import Sparsify
     from fedveil.shields.transport import Transport
 
@@ -24,6 +26,9 @@ _LAZY = {
     "DPGaussian": "gaussian",
     "DPLaplace": "laplace",
     "Quantise": "quantise",
+    "PublishesWhatItHides": "recup",
+    "RecUP": "recup",
+    "Soteria": "soteria",
     "Sparsify": "sparsify",
     "Transport": "transport",
 }
@@ -42,10 +47,13 @@ __all__ = [
     "Identity",
     "Kind",
     "Message",
+    "PublishesWhatItHides",
     "Quantise",
+    "RecUP",
     "Samples",
     "Shield",
     "ShieldError",
+    "Soteria",
     "Sparsify",
     "Transport",
 ]
