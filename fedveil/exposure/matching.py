@@ -30,6 +30,7 @@ def at_norm(
     span: tuple[float, float],
     number: int,
     tries: int = 14,
+    clients: int = CLIENTS,
 ) -> tuple[float, Shield] | None:
     """Return the strength whose changes have this relative norm, and the shield; None where no strength has.
 
@@ -38,12 +39,12 @@ def at_norm(
     if not target > 0 or not span[0] < span[1]:
         raise InputError(f"norm {target} over strengths {span[0]} to {span[1]}: give a norm above 0 and a rising range")
     low, high = span
-    if relative_norm(lab, make(high), number) < target * 0.97:
+    if relative_norm(lab, make(high), number, clients) < target * 0.97:
         return None
     tried = high
     for _ in range(tries):
         tried = (low * high) ** 0.5 if low > 0 else (low + high) / 2
-        found = relative_norm(lab, make(tried), number)
+        found = relative_norm(lab, make(tried), number, clients)
         if abs(found / target - 1) < 0.02:
             break
         low, high = (tried, high) if found < target else (low, tried)

@@ -24,6 +24,7 @@ __all__ = ["EXPERIMENTS", "KINDS", "Experiment", "Kept", "Played", "Shown", "mak
 KINDS: dict[str, type[Shown]] = {kind.kind: kind for kind in (MethodMatrix, LossesByStrength, Maps, MatchedLeakage)}
 
 EXPERIMENTS = {
+    "reconstruction": "reconstruction:Reconstructions",
     "update-curves": "update_curves:UpdateCurves",
 }
 """What a preset may run in place of studies; each is loaded when asked for, and torch with it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -114,32 +116,51 @@ class Trial:
             whole = "int" in str(known[self.setting].annotation) and "float" not in str(known[self.setting].annotation)
             settings[self.setting] = int(strength) if whole else float(strength)
         if self.zoo is not None:
-            return kind(zoos, **settings)  # type: ignore[no-any-return]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # that a form publishes what it hides is measured here
+                return kind(list(zoos.values()), **settings)  # type: ignore[no-any-return]
         made: Shield = parts.make(kind, settings, f"method {self.name!r}")
         return made
 
 
 def make_shields(
-    lab: Laboratory, method: Trial, strength: float | None
+    lab: Laboratory, method: Trial, strength: float | None, clients: int | None = None
 ) -> tuple[Shield, dict[int, Shield], dict[str, Any]] | None:
     """Return the shield of the run, those of rounds that need a strength of their own, and the values chosen.
 
-    Strengths that are norms are found for each round; the run has that of its first round. None: out of reach.
+    Strengths that are norms are found for each round on so many training clients; the run has that of its first round.
+    None: out of reach.
     """
-    from fedveil.exposure.matching import at_norm
+    from fedveil.exposure.matching import CLIENTS, at_norm
 
-    zoos = zoos_of(lab, method.zoo) if method.zoo is not None else {}
+    zoos = {} if method.zoo is None else kept_zoos(lab, method.zoo)
     if not method.norms:
         return method.make(strength, zoos), {}, {}
     assert strength is not None
     by_round: dict[int, Shield] = {}
     chosen: dict[int, float] = {}
     for number in lab.rounds:
-        found = at_norm(lab, lambda value: method.make(value, zoos), strength, method.span, number)
+        found = at_norm(
+            lab,
+            lambda value: method.make(value, zoos),
+            strength,
+            method.span,
+            number,
+            clients=clients or CLIENTS,
+        )
         if found is None:
             return None
         chosen[number], by_round[number] = found
     return by_round[lab.rounds[0]], by_round, {str(number): value for number, value in chosen.items()}
+
+
+def kept_zoos(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
+    """Return the laboratory's zoos of these settings, fitted when they are first asked for."""
+    key = json.dumps(dict(settings), sort_keys=True)
+    if key not in lab.zoos:
+        lab.say("zoo")
+        lab.zoos[key] = zoos_of(lab, settings)
+    return lab.zoos[key]
 
 
 def zoos_of(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
@@ -185,4 +206,3 @@ def spread(members: int, low: int = 128, high: int = 2048) -> list[int]:
         raise InputError(f"zoo: members must be at least 1, got {members}")
     step = (high / low) ** (1 / max(1, members - 1))
     return [round(low * step**place) for place in range(members)]
-

@@ -72,7 +72,7 @@ class Inversion:
     solver: Solver = "signed-adam"
     over: Over = "all"
     rate: float = 0.1
-    history: int = 100
+    history: int = 30
     at_once: int = 32
 
     def __post_init__(self) -> None:
