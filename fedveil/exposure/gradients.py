@@ -27,8 +27,10 @@ def network_segments(model: nn.Module, player: str = "model") -> tuple[Segment, 
     return tuple(found)
 
 
-def per_sample_gradients(model: nn.Module, loss: LossOf, x: Tensor, y: Tensor) -> Tensor:
+def per_sample_gradients(model: nn.Module, loss: LossOf, x: Tensor, y: Tensor, records: int = 1) -> Tensor:
     """Return the (n, d) gradients of each record's own loss, in the order of the network's parameters.
+
+    With `records` each row is the mean over so many records that follow each other: what a client who has them sends.
 
     Layers that are known are done by hand from one pass over all records: of a layer's inputs a and its outputs'
     gradients δ the weights' gradient is δ ⊗ a, for a convolution summed over its windows. Any other network with
@@ -36,7 +38,7 @@ def per_sample_gradients(model: nn.Module, loss: LossOf, x: Tensor, y: Tensor) -
     """
     owners = [layer for layer in model.modules() if any(True for _ in layer.parameters(recurse=False))]
     if not all(_known(layer) for layer in owners):
-        return _by_vmap(model, loss, x, y)
+        return _by_vmap(model, loss, x, y).view(len(x) // records, records, -1).mean(dim=1)
     inputs: dict[nn.Module, Tensor] = {}
     outputs: dict[nn.Module, Tensor] = {}
 
@@ -54,9 +56,10 @@ def per_sample_gradients(model: nn.Module, loss: LossOf, x: Tensor, y: Tensor) -
     rows = {
         id(parameter): row
         for layer, slope in zip(owners, slopes, strict=True)
-        for parameter, row in _of_layer(layer, inputs[layer], slope)
+        for parameter, row in _of_layer(layer, inputs[layer], slope / records, records)
     }
-    return torch.cat([rows[id(parameter)].reshape(len(x), -1) for parameter in model.parameters()], dim=1)
+    count = len(x) // records
+    return torch.cat([rows[id(parameter)].reshape(count, -1) for parameter in model.parameters()], dim=1)
 
 
 def _known(layer: nn.Module) -> bool:
@@ -65,18 +68,18 @@ def _known(layer: nn.Module) -> bool:
     return isinstance(layer, _BY_HAND)
 
 
-def _of_layer(layer: nn.Module, a: Tensor, slope: Tensor) -> list[tuple[nn.Parameter, Tensor]]:
-    """Return each parameter of a layer with its per-record gradients."""
-    if isinstance(layer, nn.Linear):
-        weights, biases = torch.einsum("no,ni->noi", slope, a), slope
-    elif isinstance(layer, nn.Conv2d):
-        windows = functional.unfold(a, layer.kernel_size, layer.dilation, layer.padding, layer.stride)  # type: ignore[arg-type]
-        flat = slope.flatten(2)
-        weights, biases = flat @ windows.transpose(1, 2), flat.sum(dim=2)
-    else:
-        assert isinstance(layer, nn.InstanceNorm2d)
+def _of_layer(layer: nn.Module, a: Tensor, slope: Tensor, records: int) -> list[tuple[nn.Parameter, Tensor]]:
+    """Return each parameter of a layer with its gradients, summed over every so many records."""
+    count = len(a) // records
+    if isinstance(layer, nn.InstanceNorm2d):
         normed = functional.instance_norm(a, eps=layer.eps)
-        weights, biases = (slope * normed).sum(dim=(2, 3)), slope.sum(dim=(2, 3))
+        weights, biases = ((own.sum(dim=(2, 3))).view(count, records, -1).sum(dim=1) for own in (slope * normed, slope))
+    else:
+        if isinstance(layer, nn.Conv2d):  # its windows are as many small records
+            a = functional.unfold(a, layer.kernel_size, layer.dilation, layer.padding, layer.stride)  # type: ignore[arg-type]
+            a, slope = a.transpose(1, 2), slope.flatten(2).transpose(1, 2)
+        slope = slope.reshape(count, -1, slope.shape[-1])
+        weights, biases = slope.transpose(1, 2) @ a.reshape(count, -1, a.shape[-1]), slope.sum(dim=1)
     pairs = ((layer.weight, weights), (layer.bias, biases))
     return [(parameter, rows) for parameter, rows in pairs if isinstance(parameter, nn.Parameter)]
 

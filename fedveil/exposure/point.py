@@ -20,6 +20,7 @@ from fedveil.exposure.training import Trained, train
 from fedveil.randomness import child_seed
 from fedveil.shields.shield import Identity, Shield
 from fedveil.updates.features import features
+from fedveil.zoo import Zoo
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class Laboratory:
     draws: int = 400
     progress: Callable[[str], None] | None = None
     clean: dict[int, Features] = field(init=False)
+    zoos: dict[str, dict[str, Zoo]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.attributes = tuple(self.attributes) or tuple(self.task.data.attributes)

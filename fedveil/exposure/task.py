@@ -35,7 +35,8 @@ class Task:
         network: its name, see `networks`.
         rate, momentum: of the server's steps.
         clients: how many take part in a round.
-        records: how many records a client holds; with several, all have the same value of `together`.
+        records: how many records a client holds; with several, all have the same value of `together`, or, where that is
+            "person", are one person's: people with fewer records are left out.
         together: the attribute that a client's records share; the client is asked about it.
         seed: all randomness derives from it.
     """
@@ -98,29 +99,34 @@ class Task:
             rows = self.data.rows(split)
             rows = rows[self.data.y.codes[rows] >= 0]  # type: ignore[union-attr]
             rng = numpy_generator(self.seed, "clients", int(split))
-            if self.records == 1:
-                dealt = rng.permutation(rows)[:, None]
-            else:
-                assert self.together is not None
-                codes = self.data.attribute(self.together).codes[rows]
-                parts = []
-                for code in range(codes.max() + 1):
-                    own = rng.permutation(rows[codes == code])
-                    parts.append(own[: len(own) // self.records * self.records].reshape(-1, self.records))
-                dealt = rng.permutation(np.concatenate(parts))
-            self._clients[split] = dealt
+            dealt = rows[:, None] if self.records == 1 else self._dealt(rows, rng)
+            self._clients[split] = rng.permutation(dealt)
         return self._clients[split]
+
+    def _dealt(self, rows: IntArray, rng: np.random.Generator) -> IntArray:
+        """Deal rows that share a value to clients of several; a person is one client."""
+        assert self.together is not None
+        person = self.together == "person"
+        if person and self.data.groups is None:
+            raise InputError(f"data set {self.data.name!r} does not say whose records are whose; name an attribute")
+        keys = self.data.groups[rows] if person else self.data.attribute(self.together).codes[rows]  # type: ignore[index]
+        parts = []
+        for key in np.unique(keys):
+            own = rng.permutation(rows[keys == key])
+            full = self.records if person and len(own) >= self.records else 0 if person else len(own)
+            parts.append(own[: full // self.records * self.records].reshape(-1, self.records))
+        return np.concatenate(parts)
 
     def gradients(self, model: nn.Module, people: IntArray, x: Tensor | None = None) -> Tensor:
         """Return each client's gradient, the mean over its records; of other inputs where they are given."""
         rows = torch.from_numpy(people.reshape(-1))
         inputs = self.x if x is None else x
-        found = per_sample_gradients(model, self.loss, inputs[rows], self.y[rows])
-        return found if self.records == 1 else found.view(len(people), self.records, -1).mean(dim=1)
+        return per_sample_gradients(model, self.loss, inputs[rows], self.y[rows], self.records)
 
     def test_loss(self, model: nn.Module, split: Split = Split.TEST, x: Tensor | None = None) -> float:
         """Return the mean loss on a split's records."""
-        rows = torch.from_numpy(np.sort(self.people(split).reshape(-1)))
+        known = self.data.rows(split)
+        rows = torch.from_numpy(known[self.data.y.codes[known] >= 0])  # type: ignore[union-attr]
         inputs, total = self.x if x is None else x, 0.0
         with torch.no_grad():
             for part in torch.split(rows, 512):

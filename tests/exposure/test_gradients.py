@@ -73,3 +73,13 @@ def test_recovered_inputs_are_the_inputs_and_shrug_off_noise():
     off = (features(rows + noise, segments, "recovered")[:, :20] - x).norm(dim=1) / x.norm(dim=1)
     assert float(off.median()) < 0.15  # half of the noise's share, although it is 30% of the update
     assert torch.equal(features(rows * 0, segments, "recovered"), torch.zeros(30, 70))
+
+
+@pytest.mark.parametrize("name", list(NETWORKS))
+def test_clients_of_several_records_send_their_mean(name):
+    model = network(name, SHAPES[name], torch.Generator().manual_seed(0)).double()
+    x = torch.rand(6, *SHAPES[name], generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    y = torch.tensor([0, 1, 1, 0, 1, 1])
+    loss = squared_to_label if name == "adult" else cross_entropy
+    alone = per_sample_gradients(model, loss, x, y)
+    assert torch.allclose(per_sample_gradients(model, loss, x, y, 3), alone.view(2, 3, -1).mean(dim=1), atol=1e-12)
