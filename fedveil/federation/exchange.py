@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedveil.data.attribute import IntArray
+from fedveil.federation.by_record import begun_with, samples_behind
 from fedveil.federation.work import Outcome, Work
 from fedveil.randomness import torch_generator
 from fedveil.shields.message import Context, Kind
@@ -43,7 +44,8 @@ def send_updates(run: Run, work: Work, outcome: Outcome) -> Sent:
     if isinstance(run.shield, Identity) or Kind.UPDATE not in run.shield.acts_on:
         return Sent(updates, everyone, {}, updates.numel() * updates.element_size())
     segments = segments_of(run, work.stage)
-    contexts = [_context(run, work, outcome, segments, position) for position in range(len(work.devices))]
+    networks = begun_with(run, work) if run.shield.by_record else {}
+    contexts = [_context(run, work, outcome, segments, networks, position) for position in range(len(work.devices))]
     answers = run.shield.apply_all(updates, contexts)
     speaking = [position for position, answer in enumerate(answers) if not isinstance(answer, ShieldError)]
     spoken = [answer for answer in answers if not isinstance(answer, ShieldError)]
@@ -67,7 +69,14 @@ def aggregate(run: Run, work: Work, sent: Sent) -> None:
             place += size
 
 
-def _context(run: Run, work: Work, outcome: Outcome, segments: tuple[Segment, ...], position: int) -> Context:
+def _context(
+    run: Run,
+    work: Work,
+    outcome: Outcome,
+    segments: tuple[Segment, ...],
+    networks: dict[str, nn.Module],
+    position: int,
+) -> Context:
     device = int(work.devices[position])
     return Context(
         device=device,
@@ -77,6 +86,8 @@ def _context(run: Run, work: Work, outcome: Outcome, segments: tuple[Segment, ..
         model={**run.shared, **{name: states[position] for name, states in outcome.states.items()}},
         policy=run.federation.policy(device) or {},
         segments=segments,
+        networks=networks,
+        samples=samples_behind(work, outcome, networks, position) if run.shield.by_record else None,
     )
 
 

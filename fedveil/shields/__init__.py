@@ -13,6 +13,7 @@ from fedveil.shields.shield import Chain, Identity, Shield, ShieldError
 
 if TYPE_CHECKING:
     from fedveil.shields.compression import Compression
+    from fedveil.shields.dp_sgd import DPSGD
     from fedveil.shields.gaussian import DPGaussian
     from fedveil.shields.laplace import DPLaplace
     from fedveil.shields.quantise import Quantise
@@ -25,6 +26,7 @@ _LAZY = {
     "Compression": "compression",
     "DPGaussian": "gaussian",
     "DPLaplace": "laplace",
+    "DPSGD": "dp_sgd",
     "Quantise": "quantise",
     "PublishesWhatItHides": "recup",
     "RecUP": "recup",
@@ -35,6 +37,7 @@ _LAZY = {
 """Loaded when asked for: their mathematics takes a moment to import."""
 
 __all__ = [
+    "DPSGD",
     "LEAVING",
     "CertifiedChannel",
     "Chain",

@@ -38,6 +38,8 @@ class DPGaussian(NoiseShield):
     """
 
     name = "DP-Gaussian"
+    neighbours = "any two clipped messages (local model)"
+    """Between what the certificate makes no difference."""
 
     def __init__(
         self,
@@ -54,6 +56,11 @@ class DPGaussian(NoiseShield):
             raise InputError(f"{self.name}: delta must lie strictly between 0 and 1, got {delta}")
         self.epsilon, self.delta, self.releases = epsilon, delta, count(self.name, releases)
         self.sigma = float(sigma) if sigma is not None else self._calibrated()
+
+    @property
+    def deviation(self) -> float:
+        """The noise's deviation where messages are clipped to B."""
+        return self.sigma
 
     def _calibrated(self) -> float:
         from fedveil.certificates import gaussian_noise_multiplier
@@ -75,8 +82,8 @@ class DPGaussian(NoiseShield):
         return cls(sigma_for_advantage(advantage, clip, releases), clip, place, delta=delta, releases=releases)
 
     def noise(self, shape: torch.Size, generator: torch.Generator) -> Tensor:
-        """Draw N(0, σ²) for every coordinate."""
-        return self.sigma * torch.randn(shape, generator=generator, dtype=torch.float64)
+        """Draw Gaussian noise for every coordinate."""
+        return self.deviation * torch.randn(shape, generator=generator, dtype=torch.float64)
 
     def spent(self, releases: int | None = None, delta: float | None = None) -> Certificate:
         """Return the (ε, δ) that one device has spent after so many messages; ε = ∞ where they are not clipped."""
@@ -88,14 +95,14 @@ class DPGaussian(NoiseShield):
         chosen = self.delta if delta is None else delta
         return Certificate(
             quantity="epsilon",
-            bound=gaussian_epsilon(self.sigma / (2 * self.clip), chosen, spoken) if spoken else 0.0,
+            bound=gaussian_epsilon(self.deviation / (2 * self.clip), chosen, spoken) if spoken else 0.0,
             direction="upper",
             assumptions={
                 "delta": chosen,
                 "clip (L2)": self.clip,
                 "sigma": self.sigma,
                 "releases": spoken,
-                "neighbours": "any two clipped messages (local model)",
+                "neighbours": self.neighbours,
                 "sampling": "not counted: the server sees whom it sampled",
                 **self.covers(),
             },
@@ -111,7 +118,7 @@ class DPGaussian(NoiseShield):
         known = self.known(values, priors)
         if self.clip is None:
             return ()
-        channel = GaussianRelease(self.clip, self.sigma, releases, norm_enforced_at_release=True)
+        channel = GaussianRelease(self.clip, self.deviation, releases, norm_enforced_at_release=True)
         found = (
             channel.certify_advantage(values),
             channel.certify_balanced_accuracy(values),

@@ -40,6 +40,7 @@ class Soteria(Shield):
 
     name = "soteria"
     acts_on = frozenset({Kind.UPDATE})
+    by_record = True
 
     def __init__(self, p: float = 0.8, layer: str = "last", probes: int | None = None) -> None:
         if isinstance(p, bool) or not 0 <= p <= 1:
