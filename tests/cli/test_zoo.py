@@ -1,17 +1,20 @@
 """`fedveil zoo`: a shadow run's updates become a file that says what it holds; what cannot work writes nothing."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import yaml
+from safetensors.torch import save_file
 
 from fedveil.federation.run import Run
 from fedveil.studies.cells import load_data, make_federation, make_game
 from fedveil.studies.study import read_study
-from fedveil.updates import segments_of
-from fedveil.zoo import Zoo
+from fedveil.updates import Segment, segments_of
+from fedveil.zoo import Fitting, Zoo, fit_zoo
 
 STUDY = {
     "name": "zoo",
@@ -32,6 +35,7 @@ STUDY = {
         }
     ],
 }
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "zoo.md"
 SMALL = ("--members", "2", "--widths", "16-32")
 
 
@@ -141,3 +145,41 @@ def test_show_refuses_what_is_no_zoo(run, study, tmp_path):
     assert "cut short, or no zoo" in run("zoo", "show", study).refused()
     np.save(tmp_path / "vectors.npy", np.zeros(3))
     assert "cut short, or no zoo" in run("zoo", "show", tmp_path / "vectors.npy").refused()
+
+
+def quoted():
+    """Return the commands that docs/zoo.md shows to fail, each with its message."""
+    (block,) = re.findall(r"^```console\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    lines = block.splitlines()
+    return list(zip(lines[::2], lines[1::2], strict=True))
+
+
+@pytest.mark.parametrize(("command", "message"), quoted())
+def test_the_page_quotes_its_messages(run, study, monkeypatch, command, message):
+    monkeypatch.chdir(study.parent)
+    save_file({"weight": torch.ones(3)}, "foreign.safetensors")
+    whole = zoo_bytes()
+    Path("short.safetensors").write_bytes(whole[:-9])
+    Path("altered.safetensors").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert run(*command.split()[2:]).refused() == message
+
+
+def zoo_bytes():
+    """Return a real zoo's file."""
+    rng = torch.Generator().manual_seed(0)
+    segments = (Segment("model", "weight", (3, 4), 0),)
+    updates = torch.randn(40, 12, generator=rng)
+    zoo = fit_zoo(updates, np.arange(40) % 2, ("0", "1"), "u", segments, widths=(4,), fitting=Fitting(most_epochs=1))
+    zoo.save("whole.safetensors")
+    return Path("whole.safetensors").read_bytes()
+
+
+def test_the_page_names_every_option_of_build():
+    from typer.main import get_command
+
+    from fedveil.cli import app
+
+    build_command = get_command(app).commands["zoo"].commands["build"]
+    options = {name for one in build_command.params if one.param_type_name == "option" for name in one.opts}
+    table = re.findall(r"^\| `(--[a-z]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(table) == options

@@ -1,0 +1,112 @@
+"""A zoo's cost: seconds of a core to fit, bytes on the disk in 32, 8 and 4 bits, and what members read of the unseen.
+
+    python benchmarks/zoo.py [--quick] [--json]
+
+Work: LFW's network of RecUP-FL's Table 2, one record per client, gradients of all training people in five rounds (with
+`--quick` one), the default zoo of 20 members with widths from 128 to 2048 (`--quick`: 4) on "max" features, one thread.
+With `--json` the last line of stdout is one object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedveil.data import Split
+from fedveil.exposure import make_task
+from fedveil.exposure.sending import Sender
+from fedveil.exposure.task import Task
+from fedveil.exposure.training import train
+from fedveil.shields import Identity
+from fedveil.updates import features
+from fedveil.zoo import Zoo, fit_zoo, spread_widths
+
+ROUNDS = (1, 3, 5, 10, 20)
+
+
+def main() -> None:
+    """Measure, print, and print JSON where wanted."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--attribute", default="gender")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    rounds = ROUNDS[:1] if asked.quick else ROUNDS
+    task = make_task("lfw", [asked.attribute])
+    played = train(Sender(task, Identity()), max(rounds), keep=rounds)
+    started_from = {number: played.weights[number] for number in rounds}
+    train_x, train_codes, senders = updates(task, started_from, Split.TRAIN, asked.attribute)
+    test_x, test_codes, _ = updates(task, started_from, Split.TEST, asked.attribute)
+    start = time.process_time()  # a busy neighbour is no cost of ours
+    zoo = fit_zoo(
+        train_x,
+        train_codes,
+        task.data.attribute(asked.attribute).values,
+        asked.attribute,
+        task.segments,
+        widths=spread_widths(4 if asked.quick else 20),
+        groups=senders,
+        started_from=started_from,
+        precomputed=True,
+    )
+    found: dict[str, Any] = {
+        "attribute": asked.attribute,
+        "members": len(zoo),
+        "updates": len(train_x),
+        "features": train_x.shape[1],
+        "fit_seconds": time.process_time() - start,
+        "bits": {},
+    }
+    print(f"{len(zoo)} members, {len(train_x)} updates of {train_x.shape[1]} features: {found['fit_seconds']:.1f} s")
+    for bits in (32, 8, 4):
+        own = zoo if bits == 32 else zoo.quantised(bits)
+        found["bits"][bits] = {"bytes": disk_bytes(own), **reading(own, test_x, test_codes)}
+        print(f"{bits:2} bits: {found['bits'][bits]}")
+    if asked.json:
+        print(json.dumps(found))
+
+
+def updates(
+    task: Task, started_from: dict[int, Tensor], split: Split, attribute: str
+) -> tuple[Tensor, np.ndarray, np.ndarray]:
+    """Return features of every client's gradient in every round, what is true of it, and who it is."""
+    people = task.people(split)
+    found = []
+    for weights in started_from.values():
+        model = task.model(weights)
+        for part in np.array_split(people, max(1, len(people) // 64)):
+            found.append(features(task.gradients(model, part).detach(), task.segments, "max"))
+    codes = np.tile(task.labels(people, attribute).codes, len(started_from))
+    return torch.cat(found), codes, np.tile(np.arange(len(people)), len(started_from))
+
+
+def reading(zoo: Zoo, x: Tensor, codes: np.ndarray) -> dict[str, float]:
+    """Return the worst, the middle and the best member's balanced accuracy."""
+    known = codes >= 0
+    with torch.no_grad():
+        guesses = [zoo.logits(place, x).argmax(dim=1).numpy() for place in range(len(zoo))]
+    scores = [
+        float(np.mean([(guess[codes == code] == code).mean() for code in np.unique(codes[known])])) for guess in guesses
+    ]
+    return {"worst": min(scores), "median": float(np.median(scores)), "best": max(scores)}
+
+
+def disk_bytes(zoo: Zoo) -> int:
+    """Return the size of the zoo's file."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "zoo.safetensors"
+        zoo.save(place)
+        return place.stat().st_size
+
+
+if __name__ == "__main__":
+    main()
