@@ -30,22 +30,29 @@ def at_norm(
     span: tuple[float, float],
     number: int,
     tries: int = 14,
-    clients: int = CLIENTS,
 ) -> tuple[float, Shield] | None:
-    """Return the strength whose changes have this relative norm, and the shield; None where no strength has.
+    """Return the strength whose changes have this relative norm, and the shield; None where no strength has."""
+    found = strength_at(lambda strength: relative_norm(lab, make(strength), number), target, span, tries)
+    return None if found is None else (found, make(found))
+
+
+def strength_at(
+    norm_of: Callable[[float], float], target: float, span: tuple[float, float], tries: int = 14
+) -> float | None:
+    """Return the strength that has this norm within 2%, by bisection; None where the highest has too little.
 
     The norm must grow with the strength. Between two positive ends strengths are tried on a logarithmic scale.
     """
     if not target > 0 or not span[0] < span[1]:
         raise InputError(f"norm {target} over strengths {span[0]} to {span[1]}: give a norm above 0 and a rising range")
     low, high = span
-    if relative_norm(lab, make(high), number, clients) < target * 0.97:
+    if norm_of(high) < target * 0.97:
         return None
     tried = high
     for _ in range(tries):
         tried = (low * high) ** 0.5 if low > 0 else (low + high) / 2
-        found = relative_norm(lab, make(tried), number, clients)
+        found = norm_of(tried)
         if abs(found / target - 1) < 0.02:
             break
         low, high = (tried, high) if found < target else (low, tried)
-    return tried, make(tried)
+    return tried

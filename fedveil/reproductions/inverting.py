@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedveil.attacks.reconstruction import Inversion, judged, mean_with_interval
 from fedveil.data import Split
 from fedveil.data.attribute import IntArray
-from fedveil.exposure.sending import Sender, Tally
+from fedveil.exposure.matching import strength_at
+from fedveil.exposure.sending import Sender, Sent, Tally
 from fedveil.randomness import child_seed
 from fedveil.reproductions.picture_grid import to_pixels, to_png
 from fedveil.shields.shield import Identity, Shield
@@ -27,7 +30,7 @@ RECOGNISABLE = 25.0
 
 def invert_people(
     lab: Laboratory,
-    shield: Shield | None,
+    shielding: Shielding | None,
     number: int,
     attacks: Sequence[Inversion],
     *,
@@ -41,24 +44,23 @@ def invert_people(
     Of several attacks the one with the least mean error on validation people is used: the attacker can put pictures
     of its own through the same shield.
     """
-    sender = Sender(lab.task, shield or Identity())
-    people = {split: lab.task.people(split) for split in (Split.VALIDATION, Split.TEST)}
-    held, attacked = people[Split.VALIDATION][:tuning], people[Split.TEST][:victims]
-    shares = [len(held)] * len(attacks) if len(attacks) > 1 else []
-    whole, done = sum(shares) + len(attacked), 0
+    attacked = lab.task.people(Split.TEST)[:victims]
+    best, errors = attacks[0], []
+    extra = tuning * len(attacks) if len(attacks) > 1 else 0
+    whole, done = extra + len(attacked), 0
 
     def told(weight: int) -> Callable[[float], None] | None:
         return None if progress is None else lambda share: progress((done + weight * share) / whole)
 
-    best = attacks[0]
-    errors = []
-    for attack in attacks if len(attacks) > 1 else ():
-        rows, made, _ = _inverted(lab, sender, number, held, attack, "validation", told(len(held)))
-        errors.append(float(judged(made.images, _pictures(lab, rows))["mse"].mean()))
-        done += len(held)
-    if errors:
+    if extra:
+        held = _Seen.of(lab, shielding, number, lab.task.people(Split.VALIDATION)[:tuning])
+        for attack in attacks:
+            made = held.inverted(attack, "validation", told(tuning))
+            errors.append(float(judged(made.images, _pictures(lab, held.rows))["mse"].mean()))
+            done += tuning
         best = attacks[int(np.argmin(errors))]
-    rows, made, tally = _inverted(lab, sender, number, attacked, best, "test", told(len(attacked)))
+    seen = _Seen.of(lab, shielding, number, attacked)
+    made, rows = seen.inverted(best, "test", told(len(attacked))), seen.rows
     truth = _pictures(lab, rows)
     figures = judged(made.images, truth)
     seed = child_seed(lab.task.seed, "reconstruction", "interval")
@@ -74,8 +76,8 @@ def invert_people(
         "victims": len(rows),
         "silent": len(attacked) - len(rows),
         "labels_right": int((made.labels == lab.task.y[torch.from_numpy(rows)]).sum()),
-        "relative_l2": tally["relative_l2"],
-        "cosine": tally["cosine"],
+        "relative_l2": seen.damage["median_relative_l2"],
+        "cosine": seen.damage["cosine"],
         "tv_weight": best.tv_weight,
         "tuning": [{"tv_weight": one.tv_weight, "mse": error} for one, error in zip(attacks, errors, strict=False)],
         "each": {name: values.tolist() for name, values in figures.items()},
@@ -86,26 +88,69 @@ def invert_people(
     }
 
 
-def _inverted(
-    lab: Laboratory,
-    sender: Sender,
-    number: int,
-    people: IntArray,
-    attack: Inversion,
-    which: str,
-    progress: Callable[[float], None] | None,
-) -> tuple[IntArray, Reconstruction, dict[str, float]]:
-    """Return the rows of those who sent something, what is made of it, and what the shield did."""
-    model = lab.task.model(lab.undefended.weights[number])
-    sent, tally = sender.send(model, people, number), Tally()
-    tally.add(sent)
-    something = (sent.sent != 0).any(dim=1).numpy()
-    rows = people[sent.speaking][something][:, 0]
-    seed = child_seed(lab.task.seed, "reconstruction", which, number)
-    shape = tuple(lab.task.x.shape[1:])
-    seen = sent.sent[torch.from_numpy(something)].detach()
-    made = attack.invert(model, lab.task.loss, seen, shape, seed=seed, progress=progress)
-    return rows, made, tally.as_dict()
+@dataclass(frozen=True, eq=False)
+class Shielding:
+    """A shield made at a strength; with a span, each person's own: the strength is then a relative norm.
+
+    Updates of different people differ in length by orders of magnitude. A noise of one size would leave one picture
+    untouched and drown another, and a mean over both would say nothing of either.
+    """
+
+    make: Callable[[float | None], Shield]
+    strength: float | None = None
+    span: tuple[float, float] | None = None
+
+    def sent(self, lab: Laboratory, model: nn.Module, own: IntArray, number: int) -> Sent:
+        """Return what one person sends whose change has this norm relative to their update."""
+        assert self.span is not None
+        assert self.strength is not None
+
+        def send(value: float) -> Sent:
+            return Sender(lab.task, self.make(value)).send(model, own, number)
+
+        def norm(value: float) -> float:
+            one = send(value)
+            size = one.clean.double().norm()
+            return float((one.sent.double() - one.clean.double()).norm() / size) if size else math.inf
+
+        found = strength_at(norm, self.strength, self.span)
+        return send(self.span[1] if found is None else found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What the server saw of those who sent something in a round, and what it knows besides."""
+
+    lab: Laboratory
+    number: int
+    model: nn.Module
+    rows: IntArray
+    gradients: Tensor
+    damage: dict[str, float]
+
+    @classmethod
+    def of(cls, lab: Laboratory, shielding: Shielding | None, number: int, people: IntArray) -> _Seen:
+        model = lab.task.model(lab.undefended.weights[number])
+        if shielding is None or shielding.span is None:
+            shield = Identity() if shielding is None else shielding.make(shielding.strength)
+            parts = [Sender(lab.task, shield).send(model, people, number)]
+            spoke = people[parts[0].speaking]
+        else:
+            parts = [shielding.sent(lab, model, own[None], number) for own in people]
+            spoke = people
+        tally = Tally()
+        for part in parts:
+            tally.add(part)
+        rows = torch.cat([part.sent for part in parts]).detach()
+        something = (rows != 0).any(dim=1)
+        return cls(lab, number, model, spoke[something.numpy()][:, 0], rows[something], tally.as_dict())
+
+    def inverted(self, attack: Inversion, which: str, progress: Callable[[float], None] | None) -> Reconstruction:
+        task = self.lab.task
+        seed = child_seed(task.seed, "reconstruction", which, self.number)
+        return attack.invert(
+            self.model, task.loss, self.gradients, tuple(task.x.shape[1:]), seed=seed, progress=progress
+        )
 
 
 def _pictures(lab: Laboratory, rows: IntArray) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,8 +14,9 @@ from fedveil.errors import InputError
 from fedveil.files import write_atomically
 from fedveil.reproductions import picture_grid
 from fedveil.reproductions.experiment import Experiment, Kept, Say
+from fedveil.reproductions.inverting import Shielding, invert_people
 from fedveil.reproductions.shown import PaperFigures, at, with_interval
-from fedveil.reproductions.update_parts import Case, Trial, make_shields
+from fedveil.reproductions.update_parts import Case, Trial, kept_zoos
 from fedveil.studies import parts
 
 if TYPE_CHECKING:
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from fedveil.shields.shield import Shield
 
 PAGE = "reconstruction.html"
-CLIENTS = 32
-"""How many training clients tell a change's relative norm: their updates are long."""
 
 
 @dataclass(frozen=True)
@@ -123,17 +123,9 @@ class Reconstructions(Experiment):
         name = "no shield" if method is None else f"{method.name} {at(strength)}".strip()
 
         def measure() -> dict[str, Any]:
-            from fedveil.reproductions.inverting import invert_people
-
-            shield, value = None, None
-            if method is not None:
-                made = bench.shields(method, strength)
-                if made is None:
-                    return {"method": method.name, "strength": strength, "unreachable": True}
-                shield, value = made[1].get(number, made[0]), made[2].get(str(number))
             found = invert_people(
                 bench.laboratory,
-                shield,
+                None if method is None else bench.shielding(method, strength),
                 number,
                 attacked.inversions,
                 victims=self.victims if method is None else self._defended,
@@ -141,8 +133,7 @@ class Reconstructions(Experiment):
                 shown=self.shown,
                 progress=lambda share: say(f"{attacked.case.name}, round {number}: {name}: {share:.0%}"),
             )
-            told = {"method": "no shield" if method is None else method.name, "strength": strength, "value": value}
-            return {**told, **found}
+            return {"method": "no shield" if method is None else method.name, "strength": strength, **found}
 
         return kept.part(settings, measure)
 
@@ -169,9 +160,6 @@ class Reconstructions(Experiment):
                 "–",
             )
             for row in panel["rows"]:
-                if row.get("unreachable"):
-                    table.add_row(row["method"], at(row["strength"]), "unreachable", *["–"] * 6)
-                    continue
                 counts = (f"{row['recognisable']}/{row['victims']}", f"{row['labels_right']}/{row['victims']}")
                 norm = f"{row['relative_l2']:.3f}"
                 table.add_row(row["method"], at(row["strength"]), norm, *_figures(row, row["paper"]), *counts)
@@ -193,7 +181,9 @@ class Reconstructions(Experiment):
             "shield. A high error shows that this attacker failed, not that the picture is safe.",
             "The mean training picture is a guess that needs no update. Where a defence's MSE lies above it, this "
             "attacker would do better not to look: such figures say how odd its pictures are, not how private.",
-            "RecUP-FL's figures are at equal learning loss; ours are at equal relative L2 norm of the change.",
+            "RecUP-FL's figures are at equal learning loss. Here each victim's change has the same L2 norm relative to "
+            "its own update, the strength being found for each; where a shield cannot reach it, its strongest is used.",
+            "RecUP-FL as printed publishes the attribute that it hides to an attacker who has seen defended updates.",
             f"Pictures: {found['page']} in the folder of results.",
             *(f"{name}: not measured, its data is not here (fedveil data list)." for name in found["absent"]),
         ]
@@ -258,7 +248,6 @@ class _Bench:
 
     def __init__(self, case: Case, trials: Sequence[Trial], seed: int, say: Say) -> None:
         self.case, self.trials, self.seed, self.say = case, trials, seed, say
-        self._made: dict[tuple[str, float | None], Any] = {}
 
     @cached_property
     def laboratory(self) -> Laboratory:
@@ -276,14 +265,16 @@ class _Bench:
             progress=lambda what: self.say(f"{self.case.name}: {what}"),
         )
 
-    def shields(self, method: Trial, strength: float | None) -> tuple[Shield, dict[int, Shield], dict[str, Any]] | None:
-        """Return the shields of all rounds; norms are matched once for all of them."""
-        key = (method.name, strength)
-        if key not in self._made:
-            self.say(f"{self.case.name}: {method.name} {at(strength)}: strength")
-            self._made[key] = make_shields(self.laboratory, method, strength, CLIENTS)
-        found: tuple[Shield, dict[int, Shield], dict[str, Any]] | None = self._made[key]
-        return found
+    def shielding(self, method: Trial, strength: float | None) -> Shielding:
+        """Return how people are shielded: a strength for all, or each at the strength that has this relative norm."""
+        zoos = {} if method.zoo is None else kept_zoos(self.laboratory, method.zoo)
+
+        def make(value: float | None) -> Shield:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # RecUP warns that it publishes what it hides; the notes say so once
+                return method.make(value, zoos)
+
+        return Shielding(make, strength, method.span if method.norms else None)
 
 
 def _printed(paper: PaperFigures, case: str, number: int, method: str) -> dict[str, Any]:
@@ -306,7 +297,7 @@ def _ratios(found: Mapping[str, Any]) -> list[list[str]]:
         ours = "not measured"
         for panel in found["panels"]:
             if (panel["case"], panel["round"]) == (one["case"], one["round"]):
-                last = {row["method"]: row for row in panel["rows"] if not row.get("unreachable")}
+                last = {row["method"]: row for row in panel["rows"]}
                 if one["method"] in last and one["over"] in last:
                     above, below = (last[name]["mse"]["estimate"] for name in (one["method"], one["over"]))
                     ours = f"{above / below:.1f}"
@@ -319,8 +310,6 @@ def _shown(panel: Mapping[str, Any]) -> dict[str, Any]:
     """Return a panel as the grid shows it."""
     columns = []
     for row in panel["rows"]:
-        if row.get("unreachable"):
-            continue
         pictures = [
             None if one is None else {"png": one["png"], "told": [f"MSE {one['mse']:.0f}", f"{one['psnr']:.1f} dB"]}
             for one in row["pictures"]
@@ -335,6 +324,6 @@ def _shown(panel: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "title": f"{panel['case']}, round {panel['round']}",
         "columns": columns,
-        "originals": first["originals"],
+        "originals": first["originals"][: min(len(one["pictures"]) for one in columns)],
         "caption": caption,
     }

@@ -23,17 +23,19 @@ class Case:
 
     Attributes:
         source: adult, lfw, audiomnist or celeba.
-        attributes: what is hidden and asked.
+        attributes: what the data tells of its people, and what zoos are fitted for.
+        asked: which of them attackers are asked about; all if empty.
         rounds: where updates are looked at.
         length: rounds of a run; the last looked at if unsaid.
         people: at most so many train, validation and test people.
         options: of the data source.
-        task: settings of `fedveil.exposure.Task`.
+        settings: of `fedveil.exposure.Task`.
         name: what the case is called.
     """
 
     source: str
     attributes: list[str]
+    asked: list[str] = field(default_factory=list)
     rounds: list[int] = field(default_factory=lambda: [1])
     length: int | None = None
     people: dict[str, int] = field(default_factory=dict)
@@ -70,7 +72,8 @@ class Trial:
         values: strengths as that setting takes them.
         norms: strengths as relative L2 norms of the change, found by bisection in each round, in place of values.
         span: between which values of the setting norms are sought.
-        zoo: settings of the zoos that the shield is given, one per attribute: features, members, depth, bits.
+        zoo: settings of the zoos that the shield is given, one per attribute: features, members, widths, depth, bits,
+            attributes (all if unsaid).
         only: names of the cases that it is tried on; all if empty.
         utility: whether a run is played under it.
     """
@@ -124,14 +127,13 @@ class Trial:
 
 
 def make_shields(
-    lab: Laboratory, method: Trial, strength: float | None, clients: int | None = None
+    lab: Laboratory, method: Trial, strength: float | None
 ) -> tuple[Shield, dict[int, Shield], dict[str, Any]] | None:
     """Return the shield of the run, those of rounds that need a strength of their own, and the values chosen.
 
-    Strengths that are norms are found for each round on so many training clients; the run has that of its first round.
-    None: out of reach.
+    Strengths that are norms are found for each round; the run has that of its first round. None: out of reach.
     """
-    from fedveil.exposure.matching import CLIENTS, at_norm
+    from fedveil.exposure.matching import at_norm
 
     zoos = {} if method.zoo is None else kept_zoos(lab, method.zoo)
     if not method.norms:
@@ -140,14 +142,7 @@ def make_shields(
     by_round: dict[int, Shield] = {}
     chosen: dict[int, float] = {}
     for number in lab.rounds:
-        found = at_norm(
-            lab,
-            lambda value: method.make(value, zoos),
-            strength,
-            method.span,
-            number,
-            clients=clients or CLIENTS,
-        )
+        found = at_norm(lab, lambda value: method.make(value, zoos), strength, method.span, number)
         if found is None:
             return None
         chosen[number], by_round[number] = found
@@ -174,7 +169,7 @@ def zoos_of(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
     bits, members, how = own.pop("bits", 32), own.pop("members", 20), str(own.pop("features", "max"))
     widths = own.pop("widths", None) or spread(members)
     found = {}
-    for name in lab.attributes:
+    for name in own.pop("attributes", None) or list(lab.task.data.attributes):
         pools = [lab.clean[number] for number in lab.rounds]
         updates, held = (np.concatenate([one.pools[place][how] for one in pools]) for place in (0, 1))
         codes, held_codes = (np.concatenate([one.labels[place][name].codes for one in pools]) for place in (0, 1))

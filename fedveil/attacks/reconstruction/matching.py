@@ -64,7 +64,7 @@ def _by_tensor(
     for layer, slope in zip(owners, slopes, strict=True):
         a = inputs[layer]
         if not isinstance(layer, nn.Linear):
-            for parameter, rows in _of_layer(layer, a, slope):
+            for parameter, rows in _of_layer(layer, a, slope, 1):
                 yield _products(rows.flatten(1), seen[:, places[id(parameter)]])
             continue
         flat = seen[:, places[id(layer.weight)]]
