@@ -23,7 +23,7 @@ from fedveil import __version__
 from fedveil.errors import InputError
 from fedveil.files import write_atomically
 from fedveil.plain import plain
-from fedveil.updates.features import FEATURES
+from fedveil.updates.features import FEATURES, features
 from fedveil.updates.segments import Segment
 from fedveil.zoo.members import check_member, member_of, tensors_of
 from fedveil.zoo.seen import SeenRound
@@ -63,7 +63,7 @@ def _manifest_text(zoo: Zoo) -> str:
 
 def _tensors(zoo: Zoo) -> dict[str, Tensor]:
     tensors = {"mean": zoo.mean, "scale": zoo.scale}
-    tensors |= {f"round/{place}": own.projected for place, own in enumerate(zoo.seen)}
+    tensors |= {f"round/{place}": own.sketch for place, own in enumerate(zoo.seen)}
     for place, member in enumerate(zoo.members):
         for depth, own in enumerate(tensors_of(member)):
             for name, tensor in own.items():
@@ -144,6 +144,8 @@ def _zoo(manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Zoo:
         Segment(one["player"], one["name"], tuple(one["shape"]), int(one["start"]), bool(one["statistic"]))
         for one in manifest["layout"]
     )
+    if features(torch.zeros(1, segments[-1].stop), segments, manifest["features"]).shape[1] != len(mean):
+        raise InputError("the layout has other features than the members read")
     own = {"format", "attribute", "values", "prior", "features", "layout", "rounds", "bits", "bytes"}
     facts = {name: value for name, value in manifest.items() if name not in own}
     facts["members"] = [{name: value for name, value in one.items() if name != "hidden"} for one in manifest["members"]]

@@ -75,6 +75,10 @@ class Reading:
             )
         if len(codes) and not -1 <= int(codes.min()) <= int(codes.max()) < len(self.values):
             raise InputError(f"zoo: codes must be −1 (unknown) to {len(self.values) - 1}, the values' places")
+        if self.precomputed:
+            expected = features(torch.zeros(1, self.segments[-1].stop), self.segments, self.how).shape[1]
+            if updates.shape[1] != expected:
+                raise InputError(f"zoo: {updates.shape[1]} features of each update, where {self.how!r} has {expected}")
         with torch.no_grad():
             x = torch.cat([self._features(part) for part in torch.split(updates.detach(), _AT_ONCE)])
         if not bool(torch.isfinite(x).all()):

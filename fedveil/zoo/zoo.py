@@ -15,7 +15,7 @@ from fedveil.errors import InputError
 from fedveil.updates.features import features as features_of
 from fedveil.updates.segments import Segment
 from fedveil.zoo.members import quantised_member, tensors_of
-from fedveil.zoo.seen import SeenRound, projected
+from fedveil.zoo.seen import SeenRound, sketched
 
 BITS = (8, 4)
 """In how many bits a member's weights may be stored, beside the 32 of those that were fitted."""
@@ -109,7 +109,7 @@ class Zoo:
     def staleness(self, weights: Tensor) -> float | None:
         """Return ‖w − w_zoo‖ / ‖w_zoo‖ to the nearest weights that the zoo has seen; None where it knows none.
 
-        Estimated on 256 random directions, within about 9%; 0 exactly for weights that it has seen.
+        Estimated from a sketch of 256 numbers, within about 9%; 0 exactly for weights that it has seen.
         """
         nearest = self.nearest_round(weights)
         return None if nearest is None else nearest[1]
@@ -118,8 +118,8 @@ class Zoo:
         """Return the round whose weights are nearest, and the relative distance to them."""
         if not self.seen:
             return None
-        shadow = projected(weights, self.segments)
-        return min(((own.round, own.distance(shadow)) for own in self.seen), key=lambda found: found[1])
+        sketch = sketched(weights, self.segments)
+        return min(((own.round, own.distance(sketch)) for own in self.seen), key=lambda found: found[1])
 
     def quantised(self, bits: int = 8) -> Zoo:
         """Return the zoo with members' weights in 8 or 4 bits, one scale per output; read and stored so."""

@@ -13,7 +13,7 @@ from fedveil import __version__
 from fedveil.errors import InputError
 from fedveil.updates.segments import Segment
 from fedveil.zoo import Fitting, Zoo, fit_zoo
-from fedveil.zoo.seen import weights_digest
+from fedveil.zoo.seen import SeenRound, sketched, weights_digest
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +137,7 @@ def test_a_zoo_that_does_not_fit_together_is_refused_even_with_a_right_digest(zo
         "are not as they should be": {"scale": torch.zeros_like(zoo.scale)},
         "not as they should": {"prior": zoo.prior / 2},
         "as they should be": {"features": "maxx"},
+        "other features than the members read": {"features": "biases"},
     }
     for said, changes in broken.items():
         dataclasses.replace(zoo, **changes).save(path)
@@ -176,9 +177,23 @@ def test_staleness_grows_as_weights_move(zoo, sent):
     distances = [distance for _, distance in found]
     assert distances[0] == 0
     assert distances == sorted(distances)
-    assert distances[2] == pytest.approx(0.05, rel=0.25)  # 256 directions: about 4.4% is one deviation
+    assert distances[2] == pytest.approx(0.05, rel=0.25)  # a sketch of 256: one deviation is at most 4.4%
     with pytest.raises(InputError, match="rows of"):
         zoo.staleness(sent.weights[:-1])
+
+
+def test_distances_come_out_within_what_the_sketch_promises():
+    segments = (Segment("model", "weight", (20_000,), 0),)
+    generator = torch.Generator().manual_seed(3)
+    weights = torch.randn(20_000, generator=generator)
+    seen = SeenRound.of(1, weights, segments)
+    ratios = []
+    for trial in range(60):
+        moved = torch.randn(20_000, generator=generator) * (torch.rand(20_000, generator=generator) < 0.5**trial + 0.01)
+        true = float(moved.norm() / weights.norm())
+        ratios.append(seen.distance(sketched(weights + moved, segments)) / true)
+    assert sum(abs(ratio - 1) < 0.09 for ratio in ratios) >= 54
+    assert sum(ratios) / len(ratios) == pytest.approx(1, abs=0.02)
 
 
 def test_staleness_is_unknown_without_rounds(zoo, sent):
