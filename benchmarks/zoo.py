@@ -1,6 +1,6 @@
 """A zoo's cost: seconds of a core to fit, bytes on the disk in 32, 8 and 4 bits, and what members read of the unseen.
 
-    python benchmarks/zoo.py [--quick] [--json]
+    python benchmarks/zoo.py [--quick] [--json] [--attribute race] [--directions 512]
 
 Work: LFW's network of RecUP-FL's Table 2, one record per client, gradients of all training people in five rounds (with
 `--quick` one), the default zoo of 20 members with widths from 128 to 2048 (`--quick`: 4) on "max" features, one thread.
@@ -27,7 +27,7 @@ from fedveil.exposure.task import Task
 from fedveil.exposure.training import train
 from fedveil.shields import Identity
 from fedveil.updates import features
-from fedveil.zoo import Zoo, fit_zoo, spread_widths
+from fedveil.zoo import Fitting, Zoo, fit_zoo, spread_widths
 
 ROUNDS = (1, 3, 5, 10, 20)
 
@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--attribute", default="gender")
+    parser.add_argument("--directions", type=int, default=Fitting().directions)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     rounds = ROUNDS[:1] if asked.quick else ROUNDS
@@ -57,10 +58,12 @@ def main() -> None:
         groups=senders,
         started_from=started_from,
         precomputed=True,
+        fitting=Fitting(directions=asked.directions),
     )
     found: dict[str, Any] = {
         "attribute": asked.attribute,
         "members": len(zoo),
+        "directions": asked.directions,
         "updates": len(train_x),
         "features": train_x.shape[1],
         "fit_seconds": time.process_time() - start,
