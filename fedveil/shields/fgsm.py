@@ -79,10 +79,11 @@ def climb(
                 return
         small = size / len(members)
         if variant == "meta":
-            ahead = now.copy()
+            here = now.mark()
             for member in members[:-1]:
-                ahead.add(ahead.gradient(slopes(member, ahead.features())).signs(small))
-            last = ahead.gradient(slopes(members[-1], ahead.features()))
+                now.add(now.gradient(slopes(member, now.features())).signs(small))
+            last = now.gradient(slopes(members[-1], now.features()))
+            now.go_back(here)
             now.add(last.signs(size))  # only the meta-test's step is kept
         elif variant == "average":
             found = now.features()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ class Point(Protocol):
         """Return the gradient in the updates' own entries of what has these (n, f) slopes in the features."""
 
     def spread(self, step: Step) -> Tensor:
-        """Return a step in coordinates that do not depend on where the point stands."""
+        """Return a step in coordinates that do not depend on where the point stands, (n, …)."""
 
     def add(self, step: Step) -> None:
         """Move."""
@@ -49,8 +49,11 @@ class Point(Protocol):
     def add_everywhere(self, amounts: Tensor) -> None:
         """Move by numbers in the coordinates of `spread`."""
 
-    def copy(self) -> Point:
-        """Return a point that moves by itself."""
+    def mark(self) -> Any:
+        """Return what `go_back` needs to come back here."""
+
+    def go_back(self, mark: Any) -> None:
+        """Undo all steps since a mark."""
 
     def write(self, rows: Tensor, share: Tensor, bound: Tensor) -> None:
         """Add share · (this point − its start), (n, 1), to rows, each number's change cut to ±bound, (n, 1)."""
@@ -86,11 +89,13 @@ class DirectPoint:
         """Move."""
         self.now = self.now + amounts
 
-    def copy(self) -> DirectPoint:
-        """Return another."""
-        other = DirectPoint(self.start, self.segments, self.how)
-        other.now = self.now
-        return other
+    def mark(self) -> Tensor:
+        """Return the updates."""
+        return self.now
+
+    def go_back(self, mark: Tensor) -> None:
+        """Return to them."""
+        self.now = mark
 
     def write(self, rows: Tensor, share: Tensor, bound: Tensor) -> None:
         """Add the change."""
@@ -98,98 +103,106 @@ class DirectPoint:
 
 
 class PooledPoint:
-    """Each pool's candidates, (k, n, f): `top` says which of them is the largest, and `value` what it is now.
+    """Each pool's candidates, (pools, k): `top` says which of them is the largest now, and `value` what it is.
 
-    `rest` is the size of the largest candidate beside it. While the top stays above that, a step touches n·f numbers;
-    only pools whose top has fallen below are looked through again.
+    `rest` is the size of the largest candidate beside the top. While the top stays above that, a step touches one
+    number of a pool; only pools whose top has fallen below, or where another entry moved, are looked through again.
     """
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
-        self.values = entries.values
-        self.own = False  # whether `values` may be written to
-        self.top: Tensor
-        self.value: Tensor
-        self.rest: Tensor
-        self._look_through()
+        self.values: Tensor = entries.values.flatten(0, 1).clone()
+        self.shape = entries.values.shape[:2]
+        self.top = torch.zeros(len(self.values), dtype=torch.int64, device=self.values.device)
+        self.value = self.values[:, 0].clone()
+        self.rest = self.values[:, 1].abs() if self.values.shape[1] > 1 else torch.zeros_like(self.value)
+        self.undo: list[tuple[Tensor, Tensor]] = []
 
     @classmethod
     def of(cls, updates: Tensor, segments: Sequence[Segment], depth: int) -> PooledPoint:
         """Begin at updates; `depth` is how many entries of one pool can ever be its largest."""
         return cls(entries_of(updates, segments, depth))
 
-    def _look_through(self) -> None:
-        """Find the largest of all candidates anew."""
-        sizes = self.values.abs()
-        largest = sizes.max(dim=0)
-        self.top = largest.indices
-        self.value = self.values.gather(0, self.top[None])[0]
-        self.rest = sizes.scatter_(0, self.top[None], 0.0).amax(dim=0)
-
     def features(self) -> Tensor:
         """Return each pool's largest magnitude."""
-        return self.value.abs()
+        return self.value.abs().view(self.shape)
 
     def gradient(self, slopes: Tensor) -> Step:
         """Return the slopes with the signs of the largest entries, which alone they reach."""
-        return Step(slopes.to(self.value) * self.value.sign(), self.top)
+        return Step(slopes.to(self.value) * self.value.sign().view(self.shape), self.top)
 
     def spread(self, step: Step) -> Tensor:
         """Return the step in all candidates."""
         assert step.places is not None
-        return torch.zeros_like(self.values).scatter_(0, step.places[None], step.amounts[None])
+        found = torch.zeros_like(self.values).scatter_(1, step.places[:, None], step.amounts.view(-1, 1))
+        return found.view(len(step.amounts), -1)
 
     def add(self, step: Step) -> None:
-        """Move: quickly where it is the tops that move, which a step that this point gave does."""
+        """Move: at once where it is the tops that move and stay on top."""
         assert step.places is not None
-        if step.places is not self.top:
-            self._settle()
-            self.values.scatter_add_(0, step.places[None], step.amounts[None])
-            self._look_through()
+        amounts = step.amounts.reshape(-1)
+        if step.places is self.top:
+            self.value = self.value + amounts
+            self._look_through((self.value.abs() < self.rest).nonzero()[:, 0])
             return
-        self.value = self.value + step.amounts
-        fallen = (self.value.abs() < self.rest).view(-1).nonzero()[:, 0]
-        if not len(fallen):
-            return
-        self._make_own()
-        pools = self.values.shape[1:].numel()
-        every = self.values.view(len(self.values), pools)
-        top, value, rest = self.top.clone().view(-1), self.value.view(-1), self.rest.clone().view(-1)
-        every[top[fallen], fallen] = value[fallen]
-        own = every[:, fallen]
-        sizes = own.abs()
-        best = sizes.max(dim=0).indices
-        top[fallen] = best
-        value[fallen] = own.gather(0, best[None])[0]
-        rest[fallen] = sizes.scatter_(0, best[None], 0.0).amax(dim=0)
-        self.top, self.rest = top.view_as(self.top), rest.view_as(self.rest)
+        others = (step.places != self.top) & (amounts != 0)
+        self.value = torch.where(others, self.value, self.value + amounts)
+        moved = others.nonzero()[:, 0]
+        self._write(moved, step.places[moved], amounts[moved])
+        self._look_through((others | (self.value.abs() < self.rest)).nonzero()[:, 0])
 
     def add_everywhere(self, amounts: Tensor) -> None:
         """Move all candidates."""
-        self._settle()
-        self.values = self.values + amounts
-        self._look_through()
+        every = torch.arange(len(self.top), device=self.top.device)
+        self._write(every, self.top, self.value - self.values.gather(1, self.top[:, None])[:, 0])
+        for place, own in enumerate(amounts.reshape(self.values.shape).unbind(1)):
+            self._write(every, torch.full_like(self.top, place), own)
+        self.value = self.values.gather(1, self.top[:, None])[:, 0]
+        self._look_through(every)
 
-    def _make_own(self) -> None:
-        if not self.own:
-            self.values, self.own = self.values.clone(), True
+    def _write(self, pools: Tensor, places: Tensor, amounts: Tensor) -> None:
+        """Add to candidates, and remember how they were."""
+        flat = pools * self.values.shape[1] + places
+        numbers = self.values.view(-1)
+        before = numbers[flat]
+        self.undo.append((flat, before))
+        numbers[flat] = before + amounts
 
-    def _settle(self) -> None:
-        """Write the tops' values to their candidates."""
-        self._make_own()
-        self.values.scatter_(0, self.top[None], self.value[None])
+    def _look_through(self, pools: Tensor) -> None:
+        """Find the largest candidates of some pools anew."""
+        if not len(pools):
+            return
+        width = self.values.shape[1]
+        flat = pools * width + self.top[pools]
+        numbers = self.values.view(-1)
+        self.undo.append((flat, numbers[flat]))
+        numbers[flat] = self.value[pools]
+        own = self.values[pools]
+        sizes = own.abs()
+        best = sizes.max(dim=1, keepdim=True).indices
+        self.top, self.rest = self.top.clone(), self.rest.clone()  # steps and marks hold the former ones
+        self.value = self.value.clone()
+        self.top[pools] = best[:, 0]
+        self.value[pools] = own.gather(1, best)[:, 0]
+        self.rest[pools] = sizes.scatter_(1, best, 0.0).amax(dim=1)
 
-    def copy(self) -> PooledPoint:
-        """Return another; candidates are shared until one of the two writes to them."""
-        other: PooledPoint = PooledPoint.__new__(PooledPoint)
-        other.__dict__.update(self.__dict__)
-        other.own = self.own = False
-        return other
+    def mark(self) -> tuple[Tensor, Tensor, Tensor, int]:
+        """Return the tops, and how much has been written."""
+        return self.top, self.value, self.rest, len(self.undo)
+
+    def go_back(self, mark: tuple[Tensor, Tensor, Tensor, int]) -> None:
+        """Undo what was written since."""
+        self.top, self.value, self.rest, count = mark
+        while len(self.undo) > count:
+            flat, before = self.undo.pop()
+            self.values.view(-1)[flat] = before
 
     def write(self, rows: Tensor, share: Tensor, bound: Tensor) -> None:
-        """Scatter the candidates' changes to where they stand in the updates."""
-        self._settle()
-        limit = bound.to(rows)
-        change = (self.values - self.entries.values).clamp_(-limit, limit).mul_(share.to(rows))
-        for own, columns in zip(change, self.entries.columns, strict=True):
-            rows.scatter_add_(1, columns, own)
+        """Put the candidates' changes where they stand in the updates."""
+        self.values.scatter_(1, self.top[:, None], self.value[:, None])
+        start = self.entries.values.flatten(0, 1)
+        changed = (self.values != start).view(-1).nonzero()[:, 0]
+        clients, columns = self.entries.standing(changed)
+        limit = bound.to(rows)[clients, 0]
+        change = (self.values.view(-1)[changed] - start.reshape(-1)[changed]).clamp(-limit, limit)
+        rows.view(-1).index_add_(0, clients * rows.shape[1] + columns, change * share.to(rows)[clients, 0])

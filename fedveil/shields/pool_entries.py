@@ -17,82 +17,108 @@ _NUMBERS = 2**22
 """How many numbers are sorted out at a time."""
 
 
-@dataclass(frozen=True, eq=False)
-class Entries:
-    """The k largest entries of each pool, largest first, of n updates with f pools.
+@dataclass(frozen=True)
+class Pooled:
+    """One tensor's pools. A pool's members are numbered (output, place in the window), as far as it has these.
 
     Attributes:
-        values: (k, n, f); 0 where a pool has fewer than k entries.
-        columns: (k, n, f) where each stands in the update; where a pool has fewer, any place.
+        segment: the tensor.
+        outputs: how many outputs a pool reaches over: all of a large tensor, else 1.
+        window: how many places of a convolution's window it reaches over; 1 for a fully connected layer.
     """
 
-    values: Tensor
-    columns: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """One tensor's pools: its entries as (members of a pool, pools)."""
-
     segment: Segment
-    columns: Tensor
+    outputs: int
+    window: int
+
+    @property
+    def members(self) -> int:
+        """How many entries a pool has."""
+        return self.outputs * self.window
+
+    @property
+    def pools(self) -> int:
+        """How many pools there are: one feature each."""
+        return (self.segment.stop - self.segment.start) // max(1, self.members)
 
     def of(self, updates: Tensor) -> Tensor:
-        """Return (n, members, pools) of some updates."""
-        segment, (members, pools) = self.segment, self.columns.shape
-        own = segment.of(updates)
-        if own.ndim > 3:
-            windows = own.flatten(3)  # (n, outputs, inputs, window)
-            if pools == segment.shape[1]:
-                return windows.transpose(2, 3).reshape(len(own), members, pools)
-            return windows.flatten(1, 2).transpose(1, 2)
-        return own.reshape(len(own), members, pools)
+        """Return (n, members, pools) of some updates; the same numbers where they lie so already."""
+        own = updates[:, self.segment.start : self.segment.stop].view(len(updates), self.outputs, -1, self.window)
+        return own.transpose(2, 3).reshape(len(updates), self.members, self.pools)
+
+    def first(self) -> Tensor:
+        """Return where each pool's first member stands."""
+        return self.segment.start + self.window * torch.arange(self.pools)
 
 
 @lru_cache(maxsize=8)
-def pools_of(segments: tuple[Segment, ...]) -> tuple[Pool, ...]:
+def pools_of(segments: tuple[Segment, ...]) -> tuple[Pooled, ...]:
     """Return every tensor's pools, in the order of the features "max"."""
     found = []
     for segment in segments:
         if segment.statistic or len(segment.shape) < 2:
             continue
-        places = torch.arange(segment.start, segment.stop).view(segment.shape)
-        outputs, inputs = segment.shape[:2]
-        windows = places.view(outputs, inputs, -1)
-        if len(segment.shape) == 2 or windows.shape[2] == 1:
-            large = outputs * inputs > LARGE
-            columns = windows.reshape(outputs, inputs) if large else windows.reshape(1, -1)
-        elif outputs * inputs > LARGE:
-            columns = windows.transpose(1, 2).reshape(-1, inputs)
+        inputs = segment.shape[0] * segment.shape[1]
+        if len(segment.shape) == 2:
+            found.append(Pooled(segment, segment.shape[0] if inputs > LARGE else 1, 1))
         else:
-            columns = windows.flatten(0, 1).T.contiguous()
-        found.append(Pool(segment, columns))
+            window = (segment.stop - segment.start) // inputs
+            found.append(Pooled(segment, segment.shape[0] if inputs > LARGE else 1, window))
     if not found:
         raise InputError("updates: these players have no tensors that 'max' reads; choose others")
     return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """The k largest entries of each pool, largest first, of n updates with f pools.
+
+    Attributes:
+        values: (n, f, k); 0 where a pool has fewer than k entries.
+        members: (n, f, k) which member of its pool each is.
+        pools: of the updates' tensors.
+    """
+
+    values: Tensor
+    members: Tensor
+    pools: tuple[Pooled, ...]
+
+    def standing(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        """Return whose entries some of these are, and in which columns of the update they stand."""
+        count, kept = self.values.shape[1:]
+        place = flat // kept % count
+        sizes = torch.tensor([own.pools for own in self.pools])
+        first = torch.cat([own.first() for own in self.pools]).to(flat.device)
+        window, jump = (
+            torch.tensor(numbers).repeat_interleave(sizes).to(flat.device)
+            for numbers in ([own.window for own in self.pools], [own.window * own.pools for own in self.pools])
+        )
+        member = self.members.view(-1)[flat]
+        columns = first[place] + member // window[place] * jump[place] + member % window[place]
+        return flat // (kept * count), columns
 
 
 def entries_of(updates: Tensor, segments: Sequence[Segment], depth: int) -> Entries:
     """Find the entries that can become the largest of their pool while at most `depth` − 1 of it are changed."""
     checked(updates, segments)
     pools = pools_of(tuple(segments))
-    total = sum(pool.columns.shape[1] for pool in pools)
-    depth = min(depth, max(len(pool.columns) for pool in pools))
-    values = updates.new_zeros(depth, len(updates), total)
-    columns = torch.zeros(depth, len(updates), total, dtype=torch.int64, device=updates.device)
+    depth = min(depth, max(own.members for own in pools))
+    total = sum(own.pools for own in pools)
+    values = updates.new_zeros(len(updates), total, depth)
+    members = torch.zeros(len(updates), total, depth, dtype=torch.int64, device=updates.device)
     place = 0
-    for pool in pools:
-        members, width = pool.columns.shape
-        kept = min(depth, members)
-        own_columns = pool.columns.to(updates.device)
-        at_once = max(1, _NUMBERS // max(1, members * width))
+    for own in pools:
+        kept = min(depth, own.members)
+        there = slice(place, place + own.pools)
+        at_once = max(1, _NUMBERS // max(1, own.members * own.pools))
         for first in range(0, len(updates), at_once):
-            part = pool.of(updates[first : first + at_once])
+            part = own.of(updates[first : first + at_once])
             rows = slice(first, first + len(part))
+            if own.members == 1:
+                values[rows, there, 0] = part[:, 0]
+                continue
             chosen = part.abs().topk(kept, dim=1).indices
-            values[:kept, rows, place : place + width] = part.gather(1, chosen).transpose(0, 1)
-            columns[:kept, rows, place : place + width] = (
-                own_columns.gather(0, chosen.flatten(0, 1)).view_as(chosen).transpose(0, 1)
-            )
-        place += width
-    return Entries(values, columns)
+            values[rows, there, :kept] = part.gather(1, chosen).transpose(1, 2)
+            members[rows, there, :kept] = chosen.transpose(1, 2)
+        place += own.pools
+    return Entries(values, members, pools)

@@ -143,7 +143,8 @@ class RecUP(Shield):
             for places in self._parts(name, level.nonzero()[:, 0]):
                 where = [(contexts[place], None if records is None else records[place]) for place in places.tolist()]
                 codes = torch.tensor([_true_code(self.zoos[name], own, record) for own, record in where])
-                point = self._climbed(name, rows[places], codes, contexts[0].round, sizes[places], shares[places])
+                own_rows = rows if len(places) == len(rows) else rows[places]
+                point = self._climbed(name, own_rows, codes, contexts[0].round, sizes[places], shares[places])
                 part = sent if len(places) == len(sent) else sent[places]
                 point.write(part, level[places, None], bounds[places])
                 if part is not sent:

@@ -129,13 +129,13 @@ def test_entries_are_the_largest_of_each_pool(shapes, count, seed):
         place = segments[-1].stop
     updates = torch.randn(3, place, generator=torch.Generator().manual_seed(seed))
     entries = entries_of(updates, tuple(segments), count)
-    assert torch.equal(entries.values[0].abs(), max_pooled(updates, segments))
-    for values, columns in zip(entries.values, entries.columns, strict=True):
-        there = updates.gather(1, columns)
-        assert torch.equal(there[values != 0], values[values != 0])
-    assert (entries.values.abs().diff(dim=0) <= 0).all()
+    assert torch.equal(entries.values[..., 0].abs(), max_pooled(updates, segments))
+    clients, columns = entries.standing(torch.arange(entries.values.numel()))
+    values = entries.values.flatten()
+    assert torch.equal(updates[clients, columns][values != 0], values[values != 0])
+    assert (entries.values.abs().diff(dim=2) <= 0).all()
+    taken = (values != 0) & (torch.arange(len(values)) % entries.values.shape[2] < count - 1)
     without = updates.clone()
-    for values, columns in zip(entries.values[:-1], entries.columns[:-1], strict=True):
-        without.scatter_(1, columns, torch.where(values != 0, 0.0, without.gather(1, columns)))
-    if len(entries.values) == count:  # all but the last set to 0: the last is the largest that is left
-        assert torch.equal(entries.values[-1].abs(), max_pooled(without, segments))
+    without[clients[taken], columns[taken]] = 0
+    if entries.values.shape[2] == count:  # all but the last set to 0: the last is the largest that is left
+        assert torch.equal(entries.values[..., -1].abs(), max_pooled(without, segments))
