@@ -207,7 +207,7 @@ class Reconstructions(Experiment):
                     picture = one["pictures"][place]
                     if picture is not None:
                         axes[place][column].imshow(picture_grid.from_png(picture["png"]))
-                        axes[place][column].set_title("\n".join(picture["told"]), fontsize=6, y=-0.32, pad=0)
+                        _under(axes[place][column], picture["told"])
             for column, name in enumerate(["original", *(one["title"] for one in panel["columns"])]):
                 axes[0][column].text(
                     0.5, 1.05, name.replace(" ", "\n", 1), fontsize=7, ha="center", transform=axes[0][column].transAxes
@@ -216,6 +216,10 @@ class Reconstructions(Experiment):
     def _page(self, found: dict[str, Any]) -> str:
         panels = [_shown(panel) for panel in found["panels"]]
         return picture_grid.page("Pictures reconstructed from updates", self.notes(found)[:3], panels)
+
+
+def _under(axis: Any, told: Sequence[str]) -> None:
+    axis.text(0.5, -0.03, "\n".join(told), fontsize=6, ha="center", va="top", transform=axis.transAxes)
 
 
 @dataclass(frozen=True)

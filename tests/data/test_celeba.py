@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 
 import numpy as np
 import pytest
-from PIL import Image
+from made_celeba import FACES, part, write_celeba, write_labels
 
 import fedveil.data
 from fedveil.errors import InputError
-
-NAMES = ["5_o_Clock_Shadow", "Black_Hair", "Blond_Hair", "Brown_Hair", "Male", "Smiling", "Young"]
-FACES = 120
-
-
-def label(face: int) -> dict[str, int]:
-    told = dict.fromkeys(NAMES, -1)
-    told["Male"] = 1 if face % 2 else -1
-    told["Young"] = 1 if face % 4 < 2 else -1
-    told["Smiling"] = 1 if face % 8 < 4 else -1
-    if face % 10:  # every tenth has none of the three colours
-        told[NAMES[1 + face % 3]] = 1
-    return told
-
-
-def part(face: int) -> int:
-    return 0 if face < 80 else 1 if face < 100 else 2
-
-
-def write_labels(folder, head: str = str(FACES)) -> None:
-    rows = [f"{face + 1:06d}.jpg " + " ".join(f"{told:2d}" for told in label(face).values()) for face in range(FACES)]
-    (folder / "list_attr_celeba.txt").write_text("\n".join([head, " ".join(NAMES) + " ", *rows]) + "\n")
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     made = tmp_path / "data" / "celeba"
-    (made / "img_align_celeba").mkdir(parents=True)
-    for face in range(FACES):
-        drawn = np.zeros((218, 178, 3), dtype=np.uint8)
-        drawn[20:198] = (2 * face, 255 - 2 * face, 50)  # the middle square; the rims above and below are black
-        held = io.BytesIO()
-        Image.fromarray(drawn).save(held, "PNG")
-        (made / "img_align_celeba" / f"{face + 1:06d}.jpg").write_bytes(held.getvalue())
-    write_labels(made)
-    listed = "".join(f"{face + 1:06d}.jpg {part(face)}\n" for face in range(FACES))
-    (made / "list_eval_partition.txt").write_text(listed)
+    write_celeba(made)
     monkeypatch.setenv("FEDVEIL_DATA", str(made.parent))
     monkeypatch.setenv("FEDVEIL_CACHE", str(tmp_path / "cache"))
     return made
