@@ -25,7 +25,8 @@ class Soteria(Shield):
     leak from, and column i is rᵢ δ. So W's columns are masked, as if r had been perturbed there (Sun et al.: for
     ‖rᵢ (∂rᵢ/∂x)⁻¹‖ they take this ratio); biases and all other layers leave as they are. A feature that is 0, a dead
     ReLU's, has a column of zeros and nothing to hide: it is never chosen. One that is not 0 and does not depend on x
-    at all has the ratio ∞ and comes first. Of equal ones the earlier is chosen.
+    at all has the ratio ∞ and comes first. Of equal ones the earlier is chosen. Where no more than p·l are live, all
+    are left out and no norm is needed: with half of the ReLUs dead that is so from p = 0.5 on.
     Sun et al. and their published code take the last fully connected layer ("last"); RecUP-FL §3.1 does not name one.
     Their code chooses by the sum over a batch; here every record has its own mask, and a device sends the mean of its
     records' masked gradients. After several steps a device with one record sends its update with that record's mask at
@@ -83,13 +84,23 @@ class Soteria(Shield):
     def _scored(
         self, defended: Defended, samples: Sequence[Samples], contexts: Sequence[Context]
     ) -> tuple[Tensor, Tensor]:
-        if self.probes is None:
-            return exact_norms(defended.features, torch.cat([one.x for one in samples]))
-        found = []
-        for start in range(0, len(samples), _DEVICES):
-            some, own = samples[start : start + _DEVICES], contexts[start : start + _DEVICES]
-            found.append(estimated_norms(defended.features, torch.cat([one.x for one in some]), self._probes(own)))
-        return torch.cat([r for r, _ in found]), torch.cat([norms for _, norms in found])
+        """Return r and the norms, (records, l); no norms where all live features are left out, or none is."""
+        everyone = torch.cat([one.x for one in samples])
+        with torch.no_grad():
+            r = torch.cat([defended.features(part) for part in torch.split(everyone, _RECORDS)])
+        norms, count = torch.zeros_like(r), self.count(r.shape[1])
+        ranked = ((r != 0).sum(dim=1) > count) & (count > 0)
+        owners = torch.repeat_interleave(torch.arange(len(samples)), torch.tensor([len(one.x) for one in samples]))
+        concerned = sorted(set(owners[ranked.cpu()].tolist()))
+        for start in range(0, len(concerned), _DEVICES):
+            part = concerned[start : start + _DEVICES]
+            rows = torch.isin(owners, torch.tensor(part)).to(r.device)
+            if self.probes is None:
+                norms[rows] = exact_norms(defended.features, everyone[rows])[1]
+            else:
+                probes = self._probes([contexts[place] for place in part])
+                norms[rows] = estimated_norms(defended.features, everyone[rows], probes)[1]
+        return r, norms
 
     def _probes(self, contexts: Sequence[Context]) -> Iterator[Tensor]:
         """Draw every device's directions from its own generator: they are the same in whichever batch it is."""
@@ -97,6 +108,10 @@ class Soteria(Shield):
             yield torch.cat(
                 [signs(one.samples.x.shape, one.generator, one.samples.x) for one in contexts if one.samples]
             )
+
+    def count(self, features: int) -> int:
+        """Return how many of so many features are left out, if so many are live."""
+        return math.ceil(round(self.p * features, 9))
 
     def chosen(self, r: Tensor, norms: Tensor) -> Tensor:
         """Return which features of each record are left out: (n, l), the ⌈p·l⌉ largest ratios among live ones.
@@ -106,13 +121,15 @@ class Soteria(Shield):
         """
         live = r != 0
         ratios = torch.where(live, r.abs() / norms, -torch.inf)
-        count = math.ceil(round(self.p * r.shape[1], 9))
-        first = torch.sort(ratios, dim=1, descending=True, stable=True).indices[:, :count]
+        first = torch.sort(ratios, dim=1, descending=True, stable=True).indices[:, : self.count(r.shape[1])]
         return torch.zeros_like(live).scatter_(1, first, True) & live
 
 
 _DEVICES = 16
-"""How many devices' records go through a forward-mode pass together."""
+"""How many devices' records are differentiated together."""
+
+_RECORDS = 64
+"""How many records go through the network together."""
 
 
 @dataclass(frozen=True, eq=False)

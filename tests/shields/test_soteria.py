@@ -94,7 +94,7 @@ def test_the_estimate_is_unbiased_and_its_error_falls_as_said():
     assert errors[256] < errors[16] / 2.5
 
 
-@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.3, 0.5, 1.0])
 def test_one_records_columns_with_the_largest_ratios_are_zero(p):
     model, x, y = made("lfw", 1)
     row = per_sample_gradients(model, cross_entropy, x, y)[0].detach()
@@ -126,6 +126,29 @@ def test_dead_features_are_never_chosen_and_constant_ones_come_first():
     assert not Soteria(1.0).chosen(torch.zeros(2, 3), torch.zeros(2, 3)).any()
 
 
+def test_norms_are_reckoned_only_where_some_live_features_stay(monkeypatch):
+    model, x, y = made("lfw", 3)
+    rows = per_sample_gradients(model, cross_entropy, x, y).detach()
+    live = (Defended.of(Samples(model, cross_entropy, x, y), network_segments(model), "last").features(x) != 0).sum(
+        dim=1
+    )
+    asked = []
+
+    def counting(features, inputs):
+        asked.append(len(inputs))
+        return exact_norms(features, inputs)
+
+    monkeypatch.setattr("fedveil.shields.soteria.exact_norms", counting)
+    contexts = [context_of(model, cross_entropy, x[i : i + 1], y[i : i + 1], device=i) for i in range(3)]
+    p = float(live.float().median()) / 256
+    Soteria(p).change_all(rows, contexts)
+    assert sum(asked) == int((live > p * 256).sum()) < 3
+    asked.clear()
+    sent = Soteria(0.9).change_all(rows, contexts)
+    assert not asked
+    assert (network_segments(model)[-2].of(sent) == 0).all()
+
+
 def test_of_equal_ratios_the_earlier_is_chosen():
     assert Soteria(0.5).chosen(torch.ones(1, 4), torch.ones(1, 4)).tolist() == [[True, True, False, False]]
 
@@ -149,7 +172,7 @@ def test_many_devices_are_one_batch_and_one_that_fails_is_alone(probes):
     rows = per_sample_gradients(model, cross_entropy, x, y).detach()
     rows = torch.stack([rows[0], rows[1:4].mean(dim=0), rows[4], rows[5]])
     parts = [slice(0, 1), slice(1, 4), slice(4, 5), slice(5, 6)]
-    shield = Soteria(0.5, probes=probes)
+    shield = Soteria(0.2, probes=probes)
 
     def contexts():
         return [context_of(model, cross_entropy, x[own], y[own], device=i) for i, own in enumerate(parts)]
