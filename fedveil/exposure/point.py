@@ -128,7 +128,7 @@ class Laboratory:
                     parts[how].append(features(sent.sent, self.task.segments, how))
             pools.append({how: torch.cat(own).double().numpy() for how, own in parts.items()})
             speakers.append(np.concatenate(spoke))
-        labels = [{name: self.task.labels(people, name) for name in self.attributes} for people in speakers]
+        labels = [{name: self.task.labels(people, name) for name in self.task.data.attributes} for people in speakers]
         groups = self.task.data.groups
         whose = [None if groups is None else groups[people[:, 0]] for people in speakers]
         return Features(tuple(pools), tuple(labels), tuple(whose)), tally  # type: ignore[arg-type]

@@ -24,7 +24,9 @@ __all__ = ["EXPERIMENTS", "KINDS", "Experiment", "Kept", "Played", "Shown", "mak
 KINDS: dict[str, type[Shown]] = {kind.kind: kind for kind in (MethodMatrix, LossesByStrength, Maps, MatchedLeakage)}
 
 EXPERIMENTS = {
+    "convergence": "convergence:Convergence",
     "reconstruction": "reconstruction:Reconstructions",
+    "transfer": "transfer:Transfer",
     "update-curves": "update_curves:UpdateCurves",
 }
 """What a preset may run in place of studies; each is loaded when asked for, and torch with it."""

@@ -71,7 +71,7 @@ class UpdateCurves(Experiment):
             points = [self._part(kept, case, ready, None, None)]
             for method in self.trials(case):
                 points += [self._part(kept, case, ready, method, strength) for strength in method.strengths]
-            panels.append({"case": case.name, "attributes": list(case.attributes), "points": points})
+            panels.append({"case": case.name, "attributes": case.asked or case.attributes, "points": points})
         return {"kind": self.kind, "panels": panels, "paper": [dict(one) for one in paper]}
 
     def _laboratory(self, case: Case, say: Say) -> Laboratory:
@@ -81,7 +81,7 @@ class UpdateCurves(Experiment):
         return Laboratory(
             task,
             case.rounds,
-            case.attributes,
+            case.asked or case.attributes,
             static=self.static,
             adaptive=self.adaptive,
             pool=self.pool,

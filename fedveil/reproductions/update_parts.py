@@ -168,6 +168,7 @@ def zoos_of(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
     own = dict(settings)
     bits, members, how = own.pop("bits", 32), own.pop("members", 20), str(own.pop("features", "max"))
     widths = own.pop("widths", None) or spread(members)
+    seed = lab.task.seed + own.pop("seed_of_members", 0)
     found = {}
     for name in own.pop("attributes", None) or list(lab.task.data.attributes):
         pools = [lab.clean[number] for number in lab.rounds]
@@ -181,7 +182,7 @@ def zoos_of(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
             lab.task.segments,
             how,
             widths,
-            seed=lab.task.seed,
+            seed=seed,
             validation=(torch.from_numpy(held).float(), held_codes),
             started_from={number: lab.undefended.weights[number] for number in lab.rounds},
             precomputed=True,
