@@ -25,9 +25,10 @@ def apply_all(shield: Shield, updates: Tensor, contexts: Sequence[Context], kind
             f"shield {shield.name!r}: updates of shape {tuple(updates.shape)} for {len(contexts)} devices; "
             "give one row for each"
         )
+    messages = [Message(kind, updates[place : place + 1]) for place in range(len(updates))]
     if not _batched(shield) or kind not in shield.acts_on:
-        return [_one(shield, Message(kind, updates[place : place + 1]), own) for place, own in enumerate(contexts)]
-    answers = _messages(shield, [Message(kind, row) for row in torch.split(updates, 1)], list(contexts), updates)
+        return [_one(shield, message, own) for message, own in zip(messages, contexts, strict=True)]
+    answers = _messages(shield, messages, list(contexts), updates)
     spoken = [place for place, answer in enumerate(answers) if isinstance(answer, Message)]
     sent = [answer for answer in answers if isinstance(answer, Message)]
     true = updates if len(spoken) == len(updates) else updates[spoken]
