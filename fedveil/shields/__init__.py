@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fedveil.shields.dp_sgd import DPSGD
     from fedveil.shields.gaussian import DPGaussian
     from fedveil.shields.laplace import DPLaplace
+    from fedveil.shields.mingle import Mingle
     from fedveil.shields.quantise import Quantise
     from fedveil.shields.recup import PublishesWhatItHides, RecUP
     from fedveil.shields.soteria import Soteria
@@ -27,6 +28,7 @@ _LAZY = {
     "DPGaussian": "gaussian",
     "DPLaplace": "laplace",
     "DPSGD": "dp_sgd",
+    "Mingle": "mingle",
     "Quantise": "quantise",
     "PublishesWhatItHides": "recup",
     "RecUP": "recup",
@@ -50,6 +52,7 @@ __all__ = [
     "Identity",
     "Kind",
     "Message",
+    "Mingle",
     "PublishesWhatItHides",
     "Quantise",
     "RecUP",
