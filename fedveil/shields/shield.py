@@ -41,6 +41,8 @@ class Shield(ABC):
     acts_on: frozenset[Kind] = LEAVING
     certifies: frozenset[Kind] = frozenset()
     """Kinds of messages whose certificate this shield's own work gives; a chain keeps it true for them."""
+    reads_label: bool = False
+    """Whether records are changed by what their label is: a model may then not be judged on changed records."""
     by_record: bool = False
     """Whether it needs `Context.samples`, what an update was computed from, record by record."""
 
@@ -134,6 +136,7 @@ class Chain(Shield):
         self.name = " → ".join(shield.name for shield in self.shields) or "none"
         self.acts_on = frozenset().union(*(shield.acts_on for shield in self.shields))
         self.certifies = frozenset().union(*(shield.certifies for shield in self.shields))
+        self.reads_label = any(shield.reads_label for shield in self.shields)
         self.by_record = any(shield.by_record for shield in self.shields)
 
     def __repr__(self) -> str:
