@@ -48,6 +48,12 @@ def test_a_study_varies_them(settings, varied, made):
         ({"kind": "quantise", "bits": 1}, "from 2 .* to 16; got 1"),
         ({"kind": "quantise", "bits": 2.5}, "bits"),
         ("quantize", "did you mean 'quantise'"),
+        ({"kind": "soteria", "p": 2}, r"in \[0, 1\]; got 2"),
+        ({"kind": "soteria", "probes": 0}, "probes must be a whole number from 1 on"),
+        ({"kind": "soteria", "layer": 3}, "layer"),
+        ("dp-sgd", "give either sigma"),
+        ({"kind": "dp-sgd", "sigma": 1, "clip": 0}, "clip must be above 0"),
+        ({"kind": "dp-sgd", "sigma": 1, "place": "input"}, "place"),
     ],
 )
 def test_bad_settings_are_told_in_one_line(shield, why):
