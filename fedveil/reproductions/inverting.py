@@ -45,7 +45,7 @@ def invert_people(
     of its own through the same shield.
     """
     attacked = lab.task.people(Split.TEST)[:victims]
-    best, errors = attacks[0], []
+    best, errors = attacks[0], list[float]()
     extra = tuning * len(attacks) if len(attacks) > 1 else 0
     whole, done = extra + len(attacked), 0
 
@@ -54,13 +54,11 @@ def invert_people(
 
     if extra:
         held = _Seen.of(lab, shielding, number, lab.task.people(Split.VALIDATION)[:tuning])
-        for attack in attacks:
-            made = held.inverted(attack, "validation", told(tuning))
-            errors.append(float(judged(made.images, _pictures(lab, held.rows))["mse"].mean()))
-            done += tuning
+        errors = held.errors(attacks, told(extra))
+        done = extra
         best = attacks[int(np.argmin(errors))]
     seen = _Seen.of(lab, shielding, number, attacked)
-    made, rows = seen.inverted(best, "test", told(len(attacked))), seen.rows
+    made, rows = seen.inverted(best, told(len(attacked))), seen.rows
     truth = _pictures(lab, rows)
     figures = judged(made.images, truth)
     seed = child_seed(lab.task.seed, "reconstruction", "interval")
@@ -145,12 +143,29 @@ class _Seen:
         something = (rows != 0).any(dim=1)
         return cls(lab, number, model, spoke[something.numpy()][:, 0], rows[something], tally.as_dict())
 
-    def inverted(self, attack: Inversion, which: str, progress: Callable[[float], None] | None) -> Reconstruction:
+    def inverted(self, attack: Inversion, progress: Callable[[float], None] | None) -> Reconstruction:
+        """Return what the attack makes of it."""
         task = self.lab.task
-        seed = child_seed(task.seed, "reconstruction", which, self.number)
+        seed = child_seed(task.seed, "reconstruction", "test", self.number)
         return attack.invert(
             self.model, task.loss, self.gradients, tuple(task.x.shape[1:]), seed=seed, progress=progress
         )
+
+    def errors(self, attacks: Sequence[Inversion], progress: Callable[[float], None] | None) -> list[float]:
+        """Return the mean squared error of each attack; they differ in the total variation's weight alone."""
+        task, count = self.lab.task, len(self.rows)
+        made = attacks[0].invert(
+            self.model,
+            task.loss,
+            self.gradients.repeat(len(attacks), 1),
+            tuple(task.x.shape[1:]),
+            tv_weights=torch.tensor([one.tv_weight for one in attacks]).repeat_interleave(count),
+            seed=child_seed(task.seed, "reconstruction", "validation", self.number),
+            progress=progress,
+        )
+        truth = _pictures(self.lab, self.rows).repeat(len(attacks), 1, 1, 1)
+        each = judged(made.images, truth)["mse"].reshape(len(attacks), count)
+        return [float(error) for error in each.mean(axis=1)]
 
 
 def _pictures(lab: Laboratory, rows: IntArray) -> Tensor:

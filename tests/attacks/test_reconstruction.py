@@ -181,6 +181,16 @@ def test_the_restart_of_lowest_cost_is_kept_not_the_one_nearest_the_truth() -> N
     assert len(set(kept.chosen.tolist())) > 1  # so the choice matters here
 
 
+def test_each_victim_may_have_a_weight_of_its_own() -> None:
+    model, (x, y) = kinked(), pictures(2)
+    seen = per_sample_gradients(model, cross_entropy, x, y).detach()
+    attack = Inversion(iterations=20, tv_weight=0.5)
+    both = attack.invert(model, cross_entropy, seen, SHAPE, tv_weights=torch.tensor([0.0, 0.5]))
+    alone = attack.invert(model, cross_entropy, seen, SHAPE)
+    torch.testing.assert_close(both.images[1], alone.images[1], atol=1e-3, rtol=0)
+    assert total_variation(both.images)[0] > total_variation(alone.images)[0]
+
+
 def test_the_network_is_left_as_it_was() -> None:
     model, (x, y) = kinked(), pictures(1)
     before = [p.clone() for p in model.parameters()]

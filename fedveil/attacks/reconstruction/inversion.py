@@ -96,6 +96,7 @@ class Inversion:
         shape: Sequence[int],
         *,
         labels: Tensor | None = None,
+        tv_weights: Tensor | None = None,
         box: tuple[float, float] = (0.0, 1.0),
         seed: int = 0,
         progress: Callable[[float], None] | None = None,
@@ -108,6 +109,7 @@ class Inversion:
             seen: (n, d) gradients in the order of the network's parameters.
             shape: of one input: channels, height, width.
             labels: the victims', where the attacker knows them; recovered from the gradient otherwise.
+            tv_weights: one for each victim in place of `tv_weight`: so an attacker tries several at once.
             box: lowest and highest value of an input.
             seed: one generator per victim and restart derives from it.
             progress: called with the share that is done.
@@ -119,6 +121,8 @@ class Inversion:
         y = recovered_labels(model, seen) if labels is None else labels.long()
         if y.shape != (len(seen),):
             raise InputError(f"reconstruction: {tuple(y.shape)} labels for {len(seen)} gradients; give one for each")
+        weights = torch.full((len(seen),), self.tv_weight) if tv_weights is None else tv_weights
+        weights = weights.to(kind)
         rows = [(victim, restart) for victim in range(len(seen)) for restart in range(self.restarts)]
         together = max(1, min(self.at_once, _NUMBERS // seen.shape[1]))
         blocks = [rows[start : start + together] for start in range(0, len(rows), together)]
@@ -128,10 +132,16 @@ class Inversion:
             target = seen[victims].to(kind)
             target = target / torch.linalg.vector_norm(target, dim=1, keepdim=True)  # cosines do not change
 
-            def cost(x: Tensor, smooth: float, y: Tensor = y[victims], target: Tensor = target) -> Tensor:
+            def cost(
+                x: Tensor,
+                smooth: float,
+                y: Tensor = y[victims],
+                target: Tensor = target,
+                weights: Tensor = weights[victims],
+            ) -> Tensor:
                 with torch.enable_grad():
                     apart = mismatch(own, loss, x, y, target, self.over)
-                return apart + self.tv_weight * total_variation(x, smooth)
+                return apart + weights * total_variation(x, smooth)
 
             done = 0
 

@@ -75,14 +75,13 @@ class _Memory:
         """Remember steps along which the slope grew; others would make the model of the cost indefinite."""
         along, size = (step * change).sum(dim=1), change.square().sum(dim=1)
         good = taken & (along > 1e-10 * size)
-        own = self.rows[good]
-        for offset, new in ((0, step), (self.history, change)):
-            place = (self.count % self.history)[good] + offset
-            self.known[own, place] = new[good]
-            products = torch.bmm(self.known, new[:, :, None])[good, :, 0]
-            self.inner[own, place] = products
-            self.inner[own, :, place] = products
-        self.inverse[own, (self.count % self.history)[good]] = 1 / along[good]
+        own, place = self.rows[good], (self.count % self.history)[good]
+        self.known[own, place], self.known[own, place + self.history] = step[good], change[good]
+        products = torch.bmm(self.known, torch.stack([step, change], dim=2))[good]
+        for column, at in enumerate((place, place + self.history)):
+            self.inner[own, at] = products[:, :, column]
+            self.inner[own, :, at] = products[:, :, column]
+        self.inverse[own, place] = 1 / along[good]
         self.scale = torch.where(good, along / torch.where(good, size, 1.0), self.scale)
         self.count = self.count + good
 
