@@ -1,0 +1,11 @@
+"""A small task that all tests of the laboratory share."""
+
+import pytest
+from small_task import small_data
+
+from fedveil.exposure import Task
+
+
+@pytest.fixture(scope="session")
+def task() -> Task:
+    return Task(small_data(), "adult", rate=1.0, momentum=0.5, clients=60)
