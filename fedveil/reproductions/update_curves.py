@@ -141,7 +141,7 @@ class UpdateCurves(Experiment):
             "Relative L2: the mean norm of the change over the mean norm of the update. Loss kept: how much of the "
             "undefended run's fall of the test loss the run under the shield has.",
         ]
-        return lines + [str(one["note"]) for one in found["paper"] if "note" in one]
+        return lines + _memories(found) + [str(one["note"]) for one in found["paper"] if "note" in one]
 
     def draw(self, found: dict[str, Any], canvas: Any) -> None:
         """Draw the worst retrained and the static attacker against what learning keeps; a panel per case, attribute."""
@@ -154,6 +154,17 @@ class UpdateCurves(Experiment):
             axes[0][column].set_title(f"{panel['case']}: {attribute}")
             axes[1][column].set_xlabel("share of the loss's fall that is kept")
         canvas.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+
+
+def _memories(found: dict[str, Any]) -> list[str]:
+    """Say what zoos take, each method's once."""
+    told: dict[str, None] = {}
+    for panel in found["panels"]:
+        for point in panel["points"]:
+            for name, zoo in (point.get("settings") or {}).get("zoos", {}).items():
+                size = f"{zoo['members']} members, {zoo['bytes'] / 1e6:.1f} MB"
+                told[f"Zoo of {point['method']} on {panel['case']} for {name}: {size}."] = None
+    return list(told)
 
 
 def _rows(point: Mapping[str, Any], attribute: str, mode: str) -> list[dict[str, Any]]:
