@@ -1,0 +1,127 @@
+"""Mingle against Gaussian noise of equal norm: what attackers retrained on defended updates read, what learning keeps.
+
+    python benchmarks/mingle.py adult --people 8000 3000 5000 --length 60 --at 0.09,0.075 --at 0.3,0.25
+    python benchmarks/mingle.py lfw --length 1 --at 0.09,0.09 --at 0.3,0.3
+    python benchmarks/mingle.py lfw --learning 120 --at 0.09,0.09 --at 0.3,0.3
+
+Each `--at` is a norm for the noise and a budget for mingle. One JSON line per measurement. With `--learning` nobody
+attacks: the server's rounds are played with the mean gradient of all clients at once, which is the same and far faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import torch
+from torch import Tensor, nn
+
+from fedveil.data import Split
+from fedveil.exposure.point import Laboratory, Point
+from fedveil.exposure.sending import Sender
+from fedveil.exposure.task import Task, make_task
+from fedveil.randomness import numpy_generator, torch_generator
+from fedveil.shields import DPGaussian, Mingle
+
+ATTRIBUTE = {"adult": "sex", "lfw": "gender", "audiomnist": "sex"}
+TABLES = [("recovered", "boosting"), ("recovered", "mlp-large"), ("max", "boosting"), ("biases", "boosting")]
+IMAGES = [("recovered", "logistic"), ("recovered", "mlp-large"), ("recovered", "rbf-svm"), ("max", "stru-nn")]
+
+
+def main() -> None:
+    """Measure what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", choices=sorted(ATTRIBUTE))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--people", type=int, nargs=3, help="at most so many to train, validate and test")
+    parser.add_argument("--rounds", type=int, nargs="+", default=[1])
+    parser.add_argument("--length", type=int, default=100)
+    parser.add_argument("--learning", type=int, help="measure only what so many rounds of learning keep")
+    parser.add_argument("--at", action="append", type=_pair, default=[], metavar="NORM,BUDGET")
+    told = parser.parse_args()
+    torch.set_num_threads(1)
+    attribute = ATTRIBUTE[told.source]
+    people = dict(zip(("train", "validation", "test"), told.people or [], strict=False))
+    task = make_task(told.source, [attribute], seed=told.seed, people=people)
+    if told.learning:
+        _learning(task, attribute, told.learning, told.at)
+        return
+    reads = TABLES if task.data.x.ndim == 2 else IMAGES
+    pool = reads[:1] if len(told.rounds) > 1 else []
+    lab = Laboratory(task, rounds=told.rounds, static=(), adaptive=reads, pool=pool, length=told.length, draws=200)
+    utility = told.length > 1
+    _say(lab.measure("undefended"), attribute)
+    for norm, budget in told.at:
+        _say(lab.measure("mingle", Mingle(attribute, budget), budget, utility=utility), attribute)
+        noise = {
+            number: DPGaussian(norm * _unit(task, lab.undefended.weights[number]), clip=None) for number in told.rounds
+        }
+        _say(lab.measure("gaussian", noise[told.rounds[0]], norm, at=noise, utility=utility), attribute)
+
+
+def _pair(text: str) -> tuple[float, float]:
+    norm, budget = text.split(",")
+    return float(norm), float(budget)
+
+
+def _unit(task: Task, weights: Tensor) -> float:
+    """Return the deviation of noise whose norm is the mean update's."""
+    count = 30 if task.data.x.ndim > 2 else 1000
+    found = task.gradients(task.model(weights), task.people(Split.TRAIN)[:count])
+    return float(found.norm(dim=1).mean()) / found.shape[1] ** 0.5
+
+
+def _say(point: Point, attribute: str) -> None:
+    rows = [point.worst(attribute, number=number) for number in point.damage]
+    rows += [row for row in point.rows if row["mode"] == "pooled"]
+    kept = ("round", "attacker", "features", "balanced_accuracy", "validation")
+    made = {
+        "method": point.name,
+        "strength": point.strength,
+        "norm": {number: told["relative_l2"] for number, told in point.damage.items()},
+        "kept": point.kept,
+        "worst": [{name: row[name] for name in kept} for row in rows],
+    }
+    print(json.dumps(made), flush=True)
+
+
+def _learning(task: Task, attribute: str, rounds: int, at: list[tuple[float, float]]) -> None:
+    start, end = _losses(task, task.x, rounds)
+    print(json.dumps({"method": "undefended", "losses": [start, end]}), flush=True)
+    for norm, budget in at:
+        veiled = Sender(task, Mingle(attribute, budget)).veiled
+        assert veiled is not None
+        after = _losses(task, veiled, rounds)[1]
+        made = {"method": "mingle", "strength": budget, "losses": [start, after]}
+        print(json.dumps({**made, "kept": (start - after) / (start - end)}), flush=True)
+        after = _losses(task, task.x, rounds, norm * _unit(task, _flat(task.model())))[1]
+        made = {"method": "gaussian", "strength": norm, "losses": [start, after]}
+        print(json.dumps({**made, "kept": (start - after) / (start - end)}), flush=True)
+
+
+def _flat(model: nn.Module) -> Tensor:
+    return nn.utils.parameters_to_vector(model.parameters()).detach()
+
+
+def _losses(task: Task, x: Tensor, rounds: int, sigma: float = 0.0) -> tuple[float, float]:
+    """Return the test people's loss on their own inputs before and after."""
+    people = torch.from_numpy(task.people(Split.TRAIN)[:, 0])
+    model = task.model()
+    start = task.test_loss(model)
+    steps = torch.optim.SGD(model.parameters(), task.rate, momentum=task.momentum)
+    generator = torch_generator(task.seed, "noise on means")
+    count = min(task.clients, len(people))
+    for number in range(1, rounds + 1):
+        drawn = numpy_generator(task.seed, "sample", number).choice(len(people), count, replace=False)
+        rows = people[torch.from_numpy(drawn)]
+        steps.zero_grad()
+        task.loss(model(x[rows]), task.y[rows]).mean().backward()  # type: ignore[no-untyped-call]
+        for parameter in model.parameters():
+            if sigma and parameter.grad is not None:
+                parameter.grad += sigma / count**0.5 * torch.randn(parameter.shape, generator=generator)
+        steps.step()
+    return start, task.test_loss(model)
+
+
+if __name__ == "__main__":
+    main()
