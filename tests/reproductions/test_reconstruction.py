@@ -189,7 +189,7 @@ def test_a_case_whose_data_is_not_here_is_left_out_and_said_so(monkeypatch, tmp_
         ({"victims": 1}, "at least 2"),
         ({"tuning": 0}, "at least 1"),
         ({"cases": [{**CASE, "inversion": {"tv_weight": []}}]}, "at least one weight"),
-        ({"cases": [{**CASE, "inversion": {"solver": "sgd"}}]}, "no solver"),
+        ({"cases": [{**CASE, "inversion": {"solver": "sgd"}}]}, "it should be .signed-adam."),
         ({"cases": [{**CASE, "inversion": {"speed": 1}}]}, "speed"),
         ({"cases": [{**CASE, "rounds": [0]}]}, "count from 1"),
         ({"methods": [{**METHODS[0], "setting": "sigmoid"}]}, "no setting"),
