@@ -136,7 +136,7 @@ def test_static_attackers_are_misled_and_retrained_ones_are_told():
     clean, retrained = accuracy(found), accuracy(defended)
     assert clean > 0.62
     assert static < clean - 0.3
-    assert retrained > clean + 0.15
+    assert retrained > 0.95
 
 
 def test_many_records_have_their_most_frequent_value_and_gradients_their_own():
