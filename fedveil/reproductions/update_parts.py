@@ -129,24 +129,32 @@ class Trial:
 def make_shields(
     lab: Laboratory, method: Trial, strength: float | None
 ) -> tuple[Shield, dict[int, Shield], dict[str, Any]] | None:
-    """Return the shield of the run, those of rounds that need a strength of their own, and the values chosen.
+    """Return the shield of the run, those of rounds that need a strength of their own, and what was chosen.
 
     Strengths that are norms are found for each round; the run has that of its first round. None: out of reach.
     """
     from fedveil.exposure.matching import at_norm
+    from fedveil.exposure.shadows import fitted
 
     zoos = {} if method.zoo is None else kept_zoos(lab, method.zoo)
+    about: dict[str, Any] = {"zoos": {name: _memory(zoo) for name, zoo in zoos.items()}} if zoos else {}
     if not method.norms:
-        return method.make(strength, zoos), {}, {}
+        return fitted(lab, method.make(strength, zoos)), {}, about
     assert strength is not None
     by_round: dict[int, Shield] = {}
     chosen: dict[int, float] = {}
     for number in lab.rounds:
-        found = at_norm(lab, lambda value: method.make(value, zoos), strength, method.span, number)
+        found = at_norm(lab, lambda value: fitted(lab, method.make(value, zoos)), strength, method.span, number)
         if found is None:
             return None
         chosen[number], by_round[number] = found
-    return by_round[lab.rounds[0]], by_round, {str(number): value for number, value in chosen.items()}
+    about["values"] = {str(number): value for number, value in chosen.items()}
+    return by_round[lab.rounds[0]], by_round, about
+
+
+def _memory(zoo: Zoo) -> dict[str, Any]:
+    """Return what a zoo takes on a device."""
+    return {"members": len(zoo), "bytes": zoo.bytes, "bits": zoo.bits}
 
 
 def kept_zoos(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:

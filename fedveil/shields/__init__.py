@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fedveil.shields.soteria import Soteria
     from fedveil.shields.sparsify import Sparsify
     from fedveil.shields.transport import Transport
+    from fedveil.shields.unread import Unread
 
 _LAZY = {
     "Compression": "compression",
@@ -35,6 +36,7 @@ _LAZY = {
     "Soteria": "soteria",
     "Sparsify": "sparsify",
     "Transport": "transport",
+    "Unread": "unread",
 }
 """Loaded when asked for: their mathematics takes a moment to import."""
 
@@ -62,6 +64,7 @@ __all__ = [
     "Soteria",
     "Sparsify",
     "Transport",
+    "Unread",
 ]
 
 
