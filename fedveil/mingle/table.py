@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from fedveil.data.attribute import IntArray
 from fedveil.errors import InputError
-from fedveil.mingle.plan import BoolArray, FloatArray, Plan, plan
+from fedveil.mingle.plan import FloatArray, Plan, plan
 
 _QUANTILES = 10
 _RARE = 30
@@ -43,13 +43,13 @@ class Step:
         """Return records as they are shown."""
         rest = np.delete(x, self.own, axis=1)
         stratum = _strata(_posterior(self.guess, rest, y), self.prior, y, self.edges)
-        cell, near = _cells(x[:, self.own], self.centres)
+        cell = _cells(x[:, self.own], self.centres)
         row = self.plan.chances[stratum, cell].cumsum(axis=1)
         drawn = torch.rand((len(x), 2), generator=generator, dtype=torch.float64).numpy()
         shown = (row < drawn[:, :1] * row[:, -1:]).sum(axis=1)
         made = x.copy()
         for output, values in enumerate(self.donors):
-            moved = np.flatnonzero((shown == output) & ((cell != output) | ~near))
+            moved = np.flatnonzero((shown == output) & (cell != output))
             made[np.ix_(moved, self.own)] = values[(drawn[moved, 1] * len(values)).astype(np.int64)]
         return made
 
@@ -86,7 +86,7 @@ def fit_step(
     edges = _edges(crossed, prior, y, labels, bins)
     stratum = _strata(crossed, prior, y, edges)
     centres = _centres(x[:, own], [name for name in names if name in columns])
-    cell, _ = _cells(x[:, own], centres)
+    cell = _cells(x[:, own], centres)
     donors = [x[np.ix_(np.flatnonzero(cell == place)[:_DONORS], own)] for place in range(len(centres))]
     donors.append(np.zeros((1, len(own))))
     strata = labels * values * edges.shape[2] + labels * values
@@ -151,16 +151,20 @@ def _strata(posterior: FloatArray, prior: FloatArray, y: IntArray, edges: FloatA
 
 
 def _centres(values: FloatArray, names: Sequence[str]) -> FloatArray:
-    """Return one vector per cell: the joint values that at least 30 people have, numbers rounded to their tenths."""
+    """Return one vector per cell: joint values that at least 30 people have, numbers rounded to tenths or coarser."""
     rounded = values.copy()
-    for place in range(values.shape[1]):
+    numbers = [
+        place
+        for place, name in enumerate(names)
+        if list(names).count(name) == 1 and len(np.unique(values[:, place])) > _QUANTILES
+    ]
+    parts = min(_QUANTILES, max(2, int((len(values) / _RARE) ** (1 / max(1, len(numbers))))))
+    for place in numbers:
         column = values[:, place]
-        if list(names).count(names[place]) == 1 and len(np.unique(column)) > _QUANTILES:
-            middles = np.unique(np.quantile(column, (np.arange(_QUANTILES) + 0.5) / _QUANTILES))
-            rounded[:, place] = middles[np.abs(column[:, None] - middles).argmin(axis=1)]
+        middles = np.unique(np.quantile(column, (np.arange(parts) + 0.5) / parts))
+        rounded[:, place] = middles[np.abs(column[:, None] - middles).argmin(axis=1)]
     found, counts = np.unique(rounded, axis=0, return_counts=True)
-    often = counts >= min(_RARE, counts.max())
-    return np.asarray(found[often], dtype=np.float64)
+    return np.asarray(found[counts >= min(_RARE, counts.max())], dtype=np.float64)
 
 
 def _apart(donors: Sequence[FloatArray]) -> FloatArray:
@@ -172,8 +176,7 @@ def _apart(donors: Sequence[FloatArray]) -> FloatArray:
     return np.asarray(np.sqrt(squares))
 
 
-def _cells(values: FloatArray, centres: FloatArray) -> tuple[IntArray, BoolArray]:
-    """Return each record's cell, the nearest, and whether it is near enough to stay as it is."""
-    squares = (values**2).sum(axis=1)[:, None] - 2 * values @ centres.T + (centres**2).sum(axis=1)
-    cell = squares.argmin(axis=1)
-    return cell, squares[np.arange(len(cell)), cell] < 1.0
+def _cells(values: FloatArray, centres: FloatArray) -> IntArray:
+    """Return each record's cell, the nearest; a rare value that is not moved stays itself."""
+    squares = (centres**2).sum(axis=1) - 2 * values @ centres.T
+    return np.asarray(squares.argmin(axis=1), dtype=np.int64)
