@@ -163,25 +163,24 @@ class PooledPoint:
     def _write(self, pools: Tensor, places: Tensor, amounts: Tensor) -> None:
         """Add to candidates, and remember how they were."""
         flat = pools * self.values.shape[1] + places
-        numbers = self.values.view(-1)
-        before = numbers[flat]
-        self.undo.append((flat, before))
-        numbers[flat] = before + amounts
+        self._put(flat, self.values.view(-1).index_select(0, flat) + amounts)
+
+    def _put(self, flat: Tensor, numbers: Tensor) -> None:
+        every = self.values.view(-1)
+        self.undo.append((flat, every.index_select(0, flat)))
+        every.scatter_(0, flat, numbers)
 
     def _look_through(self, pools: Tensor) -> None:
         """Find the largest candidates of some pools anew."""
         if not len(pools):
             return
-        width = self.values.shape[1]
-        flat = pools * width + self.top[pools]
-        numbers = self.values.view(-1)
-        self.undo.append((flat, numbers[flat]))
-        numbers[flat] = self.value[pools]
+        first = pools * self.values.shape[1]
+        self._put(first + self.top.index_select(0, pools), self.value.index_select(0, pools))
         best, size, rest = _two_largest(self.values.index_select(0, pools))
-        self.top, self.value, self.rest = self.top.clone(), self.value.clone(), self.rest.clone()  # others hold them
-        self.top[pools] = best
-        self.value[pools] = torch.copysign(size, numbers[pools * width + best])
-        self.rest[pools] = rest
+        value = torch.copysign(size, self.values.view(-1).index_select(0, first + best))
+        self.top = self.top.scatter(0, pools, best)  # steps and marks hold the former ones
+        self.value = self.value.scatter(0, pools, value)
+        self.rest = self.rest.scatter(0, pools, rest)
 
     def mark(self) -> tuple[Tensor, Tensor, Tensor, int]:
         """Return the tops, and how much has been written."""
@@ -192,7 +191,7 @@ class PooledPoint:
         self.top, self.value, self.rest, count = mark
         while len(self.undo) > count:
             flat, before = self.undo.pop()
-            self.values.view(-1)[flat] = before
+            self.values.view(-1).scatter_(0, flat, before)
 
     def write(self, rows: Tensor, share: Tensor, bound: Tensor) -> None:
         """Put the candidates' changes where they stand in the updates."""

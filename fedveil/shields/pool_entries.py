@@ -16,6 +16,9 @@ from fedveil.updates.segments import Segment, checked
 _NUMBERS = 2**22
 """How many numbers are sorted out at a time."""
 
+_MANY = 64
+"""Pools of so many members are worth a look at which of them are 0 in all pools."""
+
 
 @dataclass(frozen=True)
 class Pooled:
@@ -93,7 +96,7 @@ class Entries:
             torch.tensor(numbers).repeat_interleave(sizes).to(flat.device)
             for numbers in ([own.window for own in self.pools], [own.window * own.pools for own in self.pools])
         )
-        member = self.members.view(-1)[flat]
+        member = self.members.view(-1)[flat].long()
         columns = first[place] + member // window[place] * jump[place] + member % window[place]
         return flat // (kept * count), columns
 
@@ -105,7 +108,7 @@ def entries_of(updates: Tensor, segments: Sequence[Segment], depth: int) -> Entr
     depth = min(depth, max(own.members for own in pools))
     total = sum(own.pools for own in pools)
     values = updates.new_zeros(len(updates), total, depth)
-    members = torch.zeros(len(updates), total, depth, dtype=torch.int64, device=updates.device)
+    members = torch.zeros(len(updates), total, depth, dtype=torch.int32, device=updates.device)
     place = 0
     for own in pools:
         kept = min(depth, own.members)
@@ -117,8 +120,29 @@ def entries_of(updates: Tensor, segments: Sequence[Segment], depth: int) -> Entr
             if own.members == 1:
                 values[rows, there, 0] = part[:, 0]
                 continue
+            if own.members >= _MANY:
+                for row, entries in enumerate(part, start=first):
+                    _among_live(entries, values[row, there], members[row, there])
+                continue
             chosen = part.abs().topk(kept, dim=1).indices
             values[rows, there, :kept] = part.gather(1, chosen).transpose(1, 2)
             members[rows, there, :kept] = chosen.transpose(1, 2)
         place += own.pools
     return Entries(values, members, pools)
+
+
+def _among_live(entries: Tensor, values: Tensor, members: Tensor) -> None:
+    """Write one update's largest entries, of (members, pools), to (pools, k).
+
+    Dead units leave whole rows and columns of a gradient at 0. What is 0 never moves and is never a pool's largest
+    unless all of it is 0, so that sorting goes by the others alone.
+    """
+    sizes = entries.abs()
+    rows, columns = ((sizes.amax(dim=dim) > 0).nonzero()[:, 0] for dim in (1, 0))
+    if not len(columns):
+        return
+    live = sizes.index_select(0, rows).index_select(1, columns)
+    best = live.topk(min(values.shape[1], len(rows)), dim=0).indices
+    chosen = rows[best]
+    values[columns, : len(best)] = entries[chosen, columns].T
+    members[columns, : len(best)] = chosen.T.to(members.dtype)
