@@ -1,16 +1,17 @@
 """What shields on updates cost, relative to DP-Gaussian by `torch.normal`, in one run and one process.
 
-    python benchmarks/shields.py [--quick] [--json]
+    python benchmarks/shields.py [--quick] [--json] [--threads N] [--turns N]
 
 A round of 100 clients with one record each, RecUP-FL's LFW network (62×47 pixels, three channels: 880,450 weights), a
 zoo of 20 members with widths spread over 128–2048, P = 10, Q = 5, float32. All shields' `change_all` is timed, or
 `change` client by client where a shield has no other; checks of the result and the measuring of damage, which are the
 same for all, are left out and timed by themselves. The zoo lies in memory. Each figure is the fastest of several turns,
-in which the shields take part one after another, so that all meet the same disturbances. Times do not depend on what a
-zoo has learned but for how often the largest entry of a pool changes; so members are drawn, not fitted, and pull in
-one direction, as fitted ones do. With `--json` the last line of stdout is
+in which the shields take part one after another, so that all meet the same disturbances, on one thread: `torch.normal`
+has no more, and waiting for a thread that the machine gave to somebody else is no shield's work. Times do not depend on
+what a zoo has learned but for how often the largest entry of a pool changes; so members are drawn, not fitted, and pull
+in one direction, as fitted ones do. With `--json` the last line of stdout is
 `{"relative_to_dp_gaussian": {"recup": …, "soteria": …, …}}`. The paper's Table 1, on a graphics card, has RecUP-FL at
-12.2, DP-Laplace at 31.8, sparsification at 2.8 and Soteria at 875. `--quick` has fewer turns, of the first three alone.
+12.2, DP-Laplace at 31.8, sparsification at 2.8 and Soteria at 875. `--quick` times the first three alone.
 """
 
 from __future__ import annotations
@@ -121,10 +122,13 @@ def fastest(shields: dict[str, Callable[[Tensor], Tensor]], updates: Tensor, tur
 def main() -> None:
     """Time all of them and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer turns, and the three that matter most")
+    parser.add_argument("--quick", action="store_true", help="only the three that matter most")
     parser.add_argument("--json", action="store_true", help="a last line in JSON")
+    parser.add_argument("--threads", type=int, default=1, help="of torch; one holds on a busy machine, too")
+    parser.add_argument("--turns", type=int, default=3, help="of which the fastest counts")
     options = parser.parse_args()
-    clients, turns = 100, 3 if options.quick else 5
+    torch.set_num_threads(options.threads)
+    clients, turns = 100, options.turns
     generator = torch_generator(0, "people")
     model = network("lfw", SHAPE, generator)
     segments = network_segments(model)
