@@ -133,19 +133,24 @@ def _of_type(annotation: Any) -> Schema | None:
     """Return the schema of an annotation; None where plain values cannot make it."""
     union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
     members = list(typing.get_args(annotation)) if union else [annotation]
-    offered: dict[str, type] = {
-        parts.hyphenated(one.__name__): one
-        for one in members
-        if isinstance(one, type) and dataclasses.is_dataclass(one)
-    }
-    if offered:
-        rest = [found for one in members if one not in offered.values() and (found := _of_type(one))]
+    own = [one for one in members if isinstance(one, type) and dataclasses.is_dataclass(one)]
+    offered: dict[str, type] = {parts.hyphenated(one.__name__): one for one in own if _writable(one)}
+    if own:
+        rest = [found for one in members if one not in own and (found := _of_type(one))]
+        if not offered:
+            return {"anyOf": rest} if rest else None
         made = [_with_settings(name, one, ["kind"] if len(offered) > 1 else []) for name, one in offered.items()]
         return {"anyOf": [{"enum": list(offered)}, *made, *rest]}
     try:
         return dict(TypeAdapter(annotation).json_schema())
     except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError):
         return None
+
+
+def _writable(kind: type) -> bool:
+    """Whether plain values can say all that a class needs; a zoo, for one, needs tensors."""
+    needed = [one for one in parts.settings_of(kind).values() if one.default is inspect.Parameter.empty]
+    return all(_of_type(one.annotation) is not None for one in needed)
 
 
 def _refine(schema: Schema, definitions: dict[str, Schema], third_parties: bool) -> None:
