@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,7 +78,11 @@ def invert_people(
         "relative_l2": seen.damage["median_relative_l2"],
         "cosine": seen.damage["cosine"],
         "tv_weight": best.tv_weight,
-        "tuning": [{"tv_weight": one.tv_weight, "mse": error} for one, error in zip(attacks, errors, strict=False)],
+        "over": best.over,
+        "tuning": [
+            {"over": one.over, "tv_weight": one.tv_weight, "mse": error}
+            for one, error in zip(attacks, errors, strict=False)
+        ],
         "each": {name: values.tolist() for name, values in figures.items()},
         "originals": [_png(lab.task.x[row]) for row in originals],
         "pictures": [
@@ -152,20 +157,28 @@ class _Seen:
         )
 
     def errors(self, attacks: Sequence[Inversion], progress: Callable[[float], None] | None) -> list[float]:
-        """Return the mean squared error of each attack; they differ in the total variation's weight alone."""
-        task, count = self.lab.task, len(self.rows)
-        made = attacks[0].invert(
-            self.model,
-            task.loss,
-            self.gradients.repeat(len(attacks), 1),
-            tuple(task.x.shape[1:]),
-            tv_weights=torch.tensor([one.tv_weight for one in attacks]).repeat_interleave(count),
-            seed=child_seed(task.seed, "reconstruction", "validation", self.number),
-            progress=progress,
-        )
-        truth = _pictures(self.lab, self.rows).repeat(len(attacks), 1, 1, 1)
-        each = judged(made.images, truth)["mse"].reshape(len(attacks), count)
-        return [float(error) for error in each.mean(axis=1)]
+        """Return the mean squared error of each attack; those that differ in the weight alone are one stack."""
+        task, count, errors = self.lab.task, len(self.rows), dict[Inversion, float]()
+        kinds = list(dict.fromkeys(replace(one, tv_weight=0.0) for one in attacks))
+        for place, kind in enumerate(kinds):
+            alike = [one for one in attacks if replace(one, tv_weight=0.0) == kind]
+            made = kind.invert(
+                self.model,
+                task.loss,
+                self.gradients.repeat(len(alike), 1),
+                tuple(task.x.shape[1:]),
+                tv_weights=torch.tensor([one.tv_weight for one in alike]).repeat_interleave(count),
+                seed=child_seed(task.seed, "reconstruction", "validation", self.number),
+                progress=None if progress is None else partial(_within, progress, place, len(kinds)),
+            )
+            truth = _pictures(self.lab, self.rows).repeat(len(alike), 1, 1, 1)
+            each = judged(made.images, truth)["mse"].reshape(len(alike), count).mean(axis=1)
+            errors |= {one: float(error) for one, error in zip(alike, each, strict=True)}
+        return [errors[one] for one in attacks]
+
+
+def _within(progress: Callable[[float], None], place: int, places: int, share: float) -> None:
+    progress((place + share) / places)
 
 
 def _pictures(lab: Laboratory, rows: IntArray) -> Tensor:

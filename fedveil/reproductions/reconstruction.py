@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.data.catalogue import find_source
@@ -35,8 +36,8 @@ class Reconstructions(Experiment):
 
     Attributes:
         cases: data set, attributes, rounds, people (see `Case`), and `inversion`, the attack's settings, whose
-            `tv_weight` may be a list: the attacker chooses on validation people's updates under the same shield. With
-            `where_present`, a case whose data is not here is left out and said so.
+            `tv_weight` and `over` may be lists: the attacker chooses on validation people's updates under the same
+            shield. With `where_present`, a case whose data is not here is left out and said so.
         methods: shields with their strengths; see `Trial`.
         victims: how many test people are attacked.
         defended: how many of these are attacked under each shield; all if unsaid.
@@ -236,12 +237,16 @@ class _Attacked:
         from fedveil.attacks.reconstruction import Inversion
 
         settings = dict(told.get("inversion") or {})
-        weights = settings.pop("tv_weight", 1e-4)
-        tried = weights if isinstance(weights, list) else [weights]
-        if not tried:
-            raise InputError(f"{where}.inversion.tv_weight: name at least one weight")
-        place = f"{where}.inversion"
-        attacks = [parts.make(Inversion, {**settings, "tv_weight": float(weight)}, place) for weight in tried]
+        lists = {}
+        for name, usual in (("over", "all"), ("tv_weight", 1e-4)):
+            told_so = settings.pop(name, usual)
+            lists[name] = told_so if isinstance(told_so, list) else [told_so]
+            if not lists[name]:
+                raise InputError(f"{where}.inversion.{name}: name at least one")
+        attacks = [
+            parts.make(Inversion, {**settings, "over": over, "tv_weight": weight}, f"{where}.inversion")
+            for over, weight in product(*lists.values())
+        ]
         case = Case.of({key: value for key, value in told.items() if key not in ("inversion", "where_present")}, where)
         absent = bool(told.get("where_present")) and find(find_source(case.source)) is None
         return cls(case, attacks, dict(told), absent)
