@@ -7,6 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from fedveil.data.attribute import IntArray
@@ -14,24 +19,28 @@ from fedveil.errors import InputError
 from fedveil.mingle.plan import FloatArray, Plan, plan
 
 _PEOPLE = 4000
+_COMPONENTS = 100
+_FOLDS = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Prototypes:
     """Records are shown as they are, or as one of few averages of training people with the same label.
 
-    Strata are labels; cells are the nearest average and how far it is. The plan counts whoever stays as known, and of
-    those who show an average only what the shares of u among them tell: so whatever an observer makes of records, it
-    knows no more of u than `plan.after` says, up to the error of these counts.
+    Strata are labels; cells are the nearest average, how far it is, and which u the record looks like: where a label is
+    commoner among people of one u, fewer of those who look like it have to change. The plan counts whoever stays as
+    known, and of those who show an average only what the shares of u among them tell: so whatever an observer makes of
+    records, it knows no more of u than `plan.after` says, up to the error of these counts.
     """
 
     centres: FloatArray
     edges: FloatArray
+    guess: Pipeline
     plan: Plan
 
     def move(self, x: FloatArray, y: IntArray, generator: torch.Generator) -> FloatArray:
         """Return records (flat) as they are shown."""
-        cell, _ = _cells(x, y, self.centres, self.edges)
+        cell, _ = _cells(x, y, self.guess.predict(x), self.centres, self.edges)
         row = self.plan.chances[y, cell].cumsum(axis=1)
         drawn = torch.rand((len(x), 1), generator=generator, dtype=torch.float64).numpy()
         shown = (row < drawn * row[:, -1:]).sum(axis=1) - self.plan.chances.shape[1]
@@ -65,8 +74,9 @@ def fit_prototypes(
             own = far[(y == label) & (nearest == place)]
             if len(own):
                 edges[label, place] = np.quantile(own, np.linspace(0, 1, bins + 1)[1:-1])
-    cell, apart = _cells(x, y, centres, edges)
-    cells = count * bins
+    guess, looks = _guess(x, u, seed)
+    cell, apart = _cells(x, y, looks, centres, edges)
+    cells = count * bins * values
     shares = np.zeros((values, labels, cells))
     np.add.at(shares, (u, y, cell), 1.0)
     counts = shares.sum(axis=0)
@@ -78,7 +88,7 @@ def fit_prototypes(
         cost[:, :, cells + place] = np.where(counts > 0, total / np.maximum(counts, 1), np.inf)
     told = np.arange(cells + count) < cells
     shares /= shares.sum(axis=(1, 2), keepdims=True)
-    return Prototypes(centres, edges, plan(shares, counts / len(x), cost, told, budget))
+    return Prototypes(centres, edges, guess, plan(shares, counts / len(x), cost, told, budget))
 
 
 def _averages(x: FloatArray, count: int, seed: int) -> FloatArray:
@@ -108,11 +118,32 @@ def _distances(x: FloatArray, y: IntArray, centres: FloatArray) -> FloatArray:
     return np.stack(found, axis=1)
 
 
-def _cells(x: FloatArray, y: IntArray, centres: FloatArray, edges: FloatArray) -> tuple[IntArray, FloatArray]:
+def _cells(
+    x: FloatArray, y: IntArray, looks: IntArray, centres: FloatArray, edges: FloatArray
+) -> tuple[IntArray, FloatArray]:
     """Return each record's cell, and its distances to all averages of its label."""
     apart = _distances(x, y, centres)
     nearest = apart.argmin(axis=1)
     far = apart[np.arange(len(x)), nearest]
     place = (far[:, None] > edges[y, nearest]).sum(axis=1)
-    found: IntArray = nearest * (edges.shape[2] + 1) + place
+    found: IntArray = (looks * centres.shape[1] + nearest) * (edges.shape[2] + 1) + place
     return found, apart
+
+
+def _guess(x: FloatArray, u: IntArray, seed: int) -> tuple[Pipeline, IntArray]:
+    """Return a guess at u from a record, and what guesses that never saw a person make of it."""
+    fewest = int(np.bincount(u).min())
+    if fewest < 2:
+        raise InputError("mingle: a value of the attribute occurs only once among training people; too few to learn")
+    folds = min(_FOLDS, fewest)
+    components = min(_COMPONENTS, x.shape[1], len(x) * (folds - 1) // folds)
+    model = Pipeline(
+        [
+            ("components", PCA(components, svd_solver="randomized", random_state=seed % 2**32)),
+            ("scale", StandardScaler()),
+            ("guess", LogisticRegression(C=0.01, class_weight="balanced", max_iter=300)),
+        ]
+    )
+    with threadpool_limits(1):
+        crossed = cross_val_predict(model, x, u, cv=StratifiedKFold(folds, shuffle=True, random_state=seed % 2**32))
+        return model.fit(x, u), np.asarray(crossed, dtype=np.int64)
