@@ -25,9 +25,10 @@ _NUMBERS = 2**24
 
 
 class Unread(Shield):
-    """Send g + c(g, z): erasure of linear traces, steps towards a value drawn from the prior, noise shaped against
-    readers, and now and then a decoy in place of all of it.
+    """Send g + c(g, z): an update moved where readers look, by a map that never sees the true value.
 
+    c erases linear traces, steps towards a value drawn from the prior, adds noise shaped against readers, and now and
+    then puts a decoy in place of all of it; each may be left out. It has to be fitted on shadow clients first.
     Symbols: g an update (a gradient or a difference of weights); c the change, z the device's own randomness. For a
     layer (G, b) = δ ⊗ (a, 1) erasure and noise move its input, G + b ⊗ n with one n for all outputs, and its slopes.
     Guarantee: c reads g, public figures of shadow clients and z, never u: same update, any u, same bits. The norm of
@@ -45,6 +46,7 @@ class Unread(Shield):
         sticky: a device's noise, targets and coin are the same in every round, so that pooling its rounds gains
             nothing. The device remembers its secret as long as the shield lives.
         seed: of the fitting.
+        fit: a file that `fedveil.unread.save_unreading` wrote; null: call `fitted`, or nothing is sent.
     """
 
     name = "unread"
@@ -61,6 +63,7 @@ class Unread(Shield):
         decoys: int = 0,
         sticky: bool = False,
         seed: int = 0,
+        fit: str | None = None,
     ) -> None:
         done = Ingredients(relative, erase, noise, targets, retrained, spare, decoys)
         self.relative, self.erase, self.noise, self.targets = done.relative, erase, noise, targets
@@ -69,6 +72,13 @@ class Unread(Shield):
         self.fit_: Unreading | None = None
         self.sides_: Sides | None = None
         self.secrets_: dict[int, int] = {}
+        self.fit = fit
+        if fit is not None:
+            from fedveil.unread.file import load_unreading
+
+            self.fit_ = load_unreading(fit)
+            self.fit_.check_parts(done)
+            self.sides_ = Sides(self.fit_.segments)
 
     def fitted(
         self,

@@ -5,7 +5,8 @@ noise against readers; `targets.py` steps towards values drawn from the prior; `
 `decoys.py` mean updates in place of the device's own; `unreading.py` fits all of it on shadow clients.
 """
 
+from fedveil.unread.file import load_unreading, save_unreading
 from fedveil.unread.sides import Sides
 from fedveil.unread.unreading import Ingredients, Unreading, fit_unreading
 
-__all__ = ["Ingredients", "Sides", "Unreading", "fit_unreading"]
+__all__ = ["Ingredients", "Sides", "Unreading", "fit_unreading", "load_unreading", "save_unreading"]

@@ -17,6 +17,9 @@ from fedveil.unread.sides import Read, Sides
 DIRECTIONS = 64
 """How many directions noise has at most."""
 
+_LARGE = 1024
+"""Where there are more columns than this, so many rows stand for all."""
+
 
 def between_means(sides: Sides, read: Read, attributes: Sequence[IntArray]) -> Tensor:
     """Return (D, r) factors of noise along the differences between the values' means: blind to all but means."""
@@ -52,11 +55,12 @@ def shaped(sides: Sides, read: Read, attributes: Sequence[IntArray], relative: f
             own = child_seed(seed, "reader", time, place)
             rows.append(_sensitivity(values, codes, learned, held, own) * units)
         s = torch.cat(rows)
+        if s.shape[1] > _LARGE:  # a sample of rows tells the leading directions, and costs far less
+            s = s[torch.randperm(len(s), generator=generator)[:_LARGE]]
         s = s / torch.linalg.matrix_norm(s)  # tr(s sᵀ) = 1
         step = 1 / (time + 1)
         both = s if total is None else torch.cat([(1 - step) ** 0.5 * total.T, step**0.5 * s])
-        sizes, directions = torch.linalg.eigh(both.T.double() @ both.double())
-        total = (directions * sizes.clamp_min(0).sqrt()).flip(1)[:, :DIRECTIONS].to(both)
+        total = _leading(both)
     assert total is not None
     return total * units[:, None]
 
@@ -99,6 +103,18 @@ def _factors(sides: Sides, read: Read, columns: Tensor) -> Tensor:
     u, sizes, _ = torch.linalg.svd(columns / units[:, None], full_matrices=False)
     found: Tensor = (u * sizes)[:, :DIRECTIONS] * units[:, None]
     return found
+
+
+def _leading(rows: Tensor) -> Tensor:
+    """Return (D, r) leading factors of rowsᵀ·rows, by whichever Gram matrix is smaller."""
+    exact = rows.double()
+    if len(exact) >= exact.shape[1]:
+        sizes, directions = torch.linalg.eigh(exact.T @ exact)
+        found = directions * sizes.clamp_min(0).sqrt()
+    else:
+        _, sides = torch.linalg.eigh(exact @ exact.T)
+        found = exact.T @ sides  # each column is √eigenvalue · direction
+    return found.flip(1)[:, :DIRECTIONS].to(rows)
 
 
 def _units(sides: Sides, read: Read) -> Tensor:

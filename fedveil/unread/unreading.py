@@ -103,6 +103,20 @@ class Unreading:
     directions: Tensor | None = None
     decoys: Tensor | None = None
 
+    def check_parts(self, done: Ingredients) -> None:
+        """Refuse ingredients that it was not fitted for: none is left out unsaid."""
+        there = {
+            "erase": bool(self.erasers),
+            "noise": self.factors is not None,
+            "targets": bool(self.zoos),
+            "spare": self.directions is not None,
+            "decoys": self.decoys is not None,
+        }
+        for name, has in there.items():
+            if bool(getattr(done, name)) != has:
+                asked = "not asked for, and part of the fit" if has else "asked for, and no part of the fit"
+                raise InputError(f"unread: {name} is {asked}; choose as it was fitted, or fit it afresh")
+
     def check(self, segments: Sequence[Segment]) -> None:
         """Refuse updates of another layout."""
         if tuple(segments) != self.segments:

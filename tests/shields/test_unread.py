@@ -4,12 +4,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from small_zoo import SEGMENTS, context, gradients
 from torch import nn
 
 from fedveil.errors import InputError
 from fedveil.exposure import network_segments
+from fedveil.randomness import torch_generator
 from fedveil.shields import Kind, Message, ShieldError, Unread
+from fedveil.unread import save_unreading
+from fedveil.unread.erasure import inlp, leace
 
 SETTINGS = {
     "leace": {"erase": "leace", "noise": None},
@@ -175,3 +179,38 @@ def test_shadows_that_tell_nothing_are_refused():
         Unread(noise="means").fitted(updates[:9], {}, SEGMENTS)
     with pytest.raises(InputError, match="weights and biases"):
         Unread(noise="means").fitted(torch.ones(4, 6), {"sex": np.arange(4) % 2}, bare)
+
+
+def test_a_fit_is_kept_in_a_file(tmp_path):
+    updates, codes = gradients()
+    done = {"erase": "leace", "noise": "means", "spare": True, "decoys": 2}
+    shield = Unread(0.3, **done).fitted(updates[:300], {"sex": codes["sex"][:300].numpy()}, SEGMENTS)
+    path = tmp_path / "fit.safetensors"
+    save_unreading(shield.fit_, path)
+    again = Unread(0.3, **done, fit=str(path))
+    people = range(300, 308)
+    assert torch.equal(sent(shield, updates[300:308], people), sent(again, updates[300:308], people))
+    with pytest.raises(InputError, match="spare is not asked for"):
+        Unread(0.3, **(done | {"spare": False}), fit=str(path))
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(InputError, match="cut short"):
+        Unread(0.3, **done, fit=str(path))
+    with pytest.raises(InputError, match="can be read"):
+        Unread(0.3, **done, fit=str(tmp_path / "none"))
+    with pytest.raises(InputError, match="targets"):
+        save_unreading(fitted("targets").fit_, path)
+
+
+def test_erased_inputs_tell_a_linear_reader_nothing():
+    generator = torch_generator(0, "erasure")
+    codes = np.arange(600) % 3
+    x = torch.randn(600, 8, generator=generator) @ torch.randn(8, 8, generator=generator)
+    x[:, :2] += torch.from_numpy(codes)[:, None]
+    for erase in (leace, inlp):
+        eraser = erase(x, [codes])
+        erased = (x + eraser.motion(x)).numpy()
+        before, after = (LogisticRegression(max_iter=500).fit(own, codes).score(own, codes) for own in (x, erased))
+        assert before > 0.6
+        assert after < 0.43
+    moved = [float(erase(x, [codes]).motion(x).square().sum()) for erase in (leace, inlp)]
+    assert moved[0] <= moved[1] * 1.0001  # LEACE is the least change that does it
