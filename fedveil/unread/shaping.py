@@ -114,7 +114,8 @@ def _leading(rows: Tensor) -> Tensor:
     else:
         _, sides = torch.linalg.eigh(exact @ exact.T)
         found = exact.T @ sides  # each column is √eigenvalue · direction
-    return found.flip(1)[:, :DIRECTIONS].to(rows)
+    kept: Tensor = found.flip(1)[:, :DIRECTIONS].to(rows)
+    return kept
 
 
 def _units(sides: Sides, read: Read) -> Tensor:
