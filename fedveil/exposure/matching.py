@@ -10,13 +10,17 @@ from fedveil.exposure.point import Laboratory
 from fedveil.exposure.sending import Sender, Tally
 from fedveil.shields.shield import Shield
 
-CLIENTS = 256
-"""How many training clients tell the norm: with as many, its mean is known to a few percent of itself."""
+NUMBERS = 2**27
+"""Of how many numbers updates tell the norm: 64 to 1,024 clients."""
+
+_PROPORTIONAL = 4
+"""As many tries scale the strength by what is missing, which for noise and steps is right at once; then bisection."""
 
 
-def relative_norm(lab: Laboratory, shield: Shield, number: int, clients: int = CLIENTS) -> float:
+def relative_norm(lab: Laboratory, shield: Shield, number: int) -> float:
     """Return the mean norm of the change over the mean norm of the update, of training clients at a round's weights."""
     sender, tally = Sender(lab.task, shield), Tally()
+    clients = min(1024, max(64, NUMBERS // lab.task.segments[-1].stop))
     model = lab.task.model(lab.undefended.weights[number])
     for part in sender.parts(lab.task.people(Split.TRAIN)[:clients]):
         tally.add(sender.send(model, part, number))
@@ -41,7 +45,7 @@ def strength_at(
 ) -> float | None:
     """Return the strength that has this norm within 2%, by bisection; None where the highest has too little.
 
-    The norm must grow with the strength. Between two positive ends strengths are tried on a logarithmic scale.
+    The norm must grow with the strength. It is met within 2%, or within 10% where a shield has no finer steps.
     """
     if not target > 0 or not span[0] < span[1]:
         raise InputError(f"norm {target} over strengths {span[0]} to {span[1]}: give a norm above 0 and a rising range")

@@ -72,6 +72,11 @@ class Sender:
         size = self.task.segments[-1].stop
         return np.array_split(people, max(1, -(-len(people) * size // _NUMBERS)))
 
+    @property
+    def plain(self) -> bool:
+        """Whether updates leave as they are: then a round needs their mean alone."""
+        return self.veiled is None and not self.changes
+
     def send(self, model: nn.Module, people: IntArray, number: int) -> Sent:
         """Return what these clients send in a round, and what they would have sent without a shield."""
         clean = self.task.gradients(model, people)
@@ -119,17 +124,22 @@ class Tally:
 
     def add(self, sent: Sent) -> None:
         """Count some clients."""
-        before, after = sent.clean.double(), sent.sent.double()
-        size, change = before.norm(dim=1), (after - before).norm(dim=1)
-        product = size * after.norm(dim=1)
-        cosine = torch.where(product > 0, (before * after).sum(dim=1) / product.clamp_min(1e-300), 0.0)
+        before, after = sent.clean, sent.sent
+        size = _norms(before)
         self.clients += len(before)
         self.size += float(size.sum())
-        self.change += float(change.sum())
-        self.largest += float((after - before).abs().amax(dim=1).sum())
-        self.cosine += float(torch.where((product == 0) & (change == 0), 1.0, cosine).sum())
         self.bytes += sent.bytes
-        self.ratios += (change / size.clamp_min(1e-300))[size > 0].tolist()
+        if after is before:
+            self.cosine += len(before)
+            self.ratios += [0.0] * int((size > 0).sum())
+            return
+        change = after - before
+        moved, product = _norms(change), size * _norms(after)
+        cosine = torch.where(product > 0, torch.linalg.vecdot(before, after).double() / product.clamp_min(1e-300), 0.0)
+        self.change += float(moved.sum())
+        self.largest += float(change.abs_().amax(dim=1).double().sum())
+        self.cosine += float(torch.where((product == 0) & (moved == 0), 1.0, cosine).sum())
+        self.ratios += (moved / size.clamp_min(1e-300))[size > 0].tolist()
 
     def as_dict(self) -> dict[str, float]:
         """Return means; `relative_l2` is the mean change's norm over the mean update's."""
@@ -142,3 +152,8 @@ class Tally:
             "cosine": self.cosine / count,
             "bytes": self.bytes / count,
         }
+
+
+def _norms(rows: Tensor) -> Tensor:
+    found: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return found.double()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedveil.data import Split
+from fedveil.data.attribute import IntArray
 from fedveil.errors import InputError
 from fedveil.exposure.sending import Sender, Tally
 from fedveil.federation.aggregation import Aggregator, WeightedMean
@@ -68,14 +69,12 @@ def train(
             found.weights[number] = weights.clone()
             _judge(sender, model, number, found)
         drawn = numpy_generator(task.seed, "sample", number).choice(len(people), min(count, len(people)), replace=False)
-        updates = []
-        for part in sender.parts(people[drawn]):
-            sent = sender.send(model, part, number)
-            found.tally.add(sent)
-            found.silent += len(part) - len(sent.speaking)
-            updates.append(sent.sent)
-        rows = torch.cat(updates)
-        speed = task.momentum * speed + combine(rows, torch.ones(len(rows)))
+        if sender.plain and isinstance(combine, WeightedMean):
+            step = _mean_gradient(sender, model, people[drawn])
+        else:
+            rows = _sent(sender, model, people[drawn], number, found)
+            step = combine(rows, torch.ones(len(rows)))
+        speed = task.momentum * speed + step
         weights = weights - task.rate * speed
         if not torch.isfinite(weights).all():
             raise InputError(f"training diverged in round {number}: lower the rate ({task.rate}) or the noise")
@@ -85,6 +84,28 @@ def train(
     _judge(sender, model, rounds + 1, found)
     found.weights[rounds + 1] = weights
     return found
+
+
+def _sent(sender: Sender, model: nn.Module, people: IntArray, number: int, found: Trained) -> Tensor:
+    """Return every speaking client's update, and count what the shield did."""
+    updates = []
+    for part in sender.parts(people):
+        sent = sender.send(model, part, number)
+        found.tally.add(sent)
+        found.silent += len(part) - len(sent.speaking)
+        updates.append(sent.sent)
+    return torch.cat(updates)
+
+
+def _mean_gradient(sender: Sender, model: nn.Module, people: IntArray) -> Tensor:
+    """Return the mean of updates that nobody changes: one pass, and none of them is held."""
+    task, rows = sender.task, torch.from_numpy(people.reshape(-1))
+    parameters = list(model.parameters())
+    total = torch.zeros(())
+    for part in torch.split(rows, 256):
+        total = total + task.loss(model(task.x[part]), task.y[part]).sum()
+    slopes = torch.autograd.grad(total / len(rows), parameters)
+    return torch.cat([slope.flatten() for slope in slopes])
 
 
 def _judge(sender: Sender, model: nn.Module, number: int, found: Trained) -> None:
