@@ -11,7 +11,7 @@ from torch import Tensor
 from fedveil.data.attribute import IntArray
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Shield, ShieldError
-from fedveil.unread.decoys import chances, decoy_for
+from fedveil.unread.decoys import Decoys, chances, decoy_for
 from fedveil.unread.erasure import Erasure
 from fedveil.unread.shaping import drawn
 from fedveil.unread.sides import Read, Sides
@@ -42,7 +42,8 @@ class Unread(Shield):
         targets: steps through a zoo towards a value drawn from the prior.
         retrained: how often readers and zoo are fitted again on defended updates while the shield is fitted; 1: never.
         spare: keep the change off the task's mean directions.
-        decoys: how many mean directions of shadow updates there are; now and then one is sent instead; 0: none.
+        decoys: how many mean directions of shadow updates there are; now and then one is sent instead; 0: none;
+            silence: now and then a zero update.
         sticky: a device's noise, targets and coin are the same in every round, so that pooling its rounds gains
             nothing. The device remembers its secret as long as the shield lives.
         seed: of the fitting.
@@ -60,7 +61,7 @@ class Unread(Shield):
         targets: bool = False,
         retrained: int = 6,
         spare: bool = False,
-        decoys: int = 0,
+        decoys: Decoys = 0,
         sticky: bool = False,
         seed: int = 0,
         fit: str | None = None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,13 +14,19 @@ _ROWS = 4000
 """From how many shadow updates decoys are made at most."""
 
 
-def decoys_of(updates: Tensor, count: int, seed: int) -> Tensor:
+Decoys = int | Literal["silence"]
+"""How many mean directions; or a zero update, which says nothing, and which no round makes stale."""
+
+
+def decoys_of(updates: Tensor, count: Decoys, seed: int) -> Tensor:
     """Return (count, d) mean directions of shadow updates, by k-means (Lloyd 1982) on updates scaled to norm 1.
 
-    Means, so that the sum over many devices stays where it was; few, so that which of them is sent says little.
+    Means, so that the sum over many devices stays near where it was; few, so that which of them is sent says little.
     """
     from sklearn.cluster import KMeans
 
+    if isinstance(count, str):
+        return updates.new_zeros(1, updates.shape[1])
     directions = _unit(updates[:_ROWS])
     directions = directions[torch.linalg.vector_norm(directions, dim=1) > 0]
     if not len(directions):

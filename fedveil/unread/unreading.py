@@ -14,7 +14,7 @@ from torch import Tensor
 from fedveil.data.attribute import IntArray
 from fedveil.errors import InputError, nearest
 from fedveil.randomness import child_seed
-from fedveil.unread.decoys import decoys_of
+from fedveil.unread.decoys import Decoys, decoys_of
 from fedveil.unread.erasure import Eraser, Erasure, inlp, leace
 from fedveil.unread.shaping import between_means, shaped
 from fedveil.unread.sides import Read, Sides
@@ -37,7 +37,7 @@ class Ingredients:
         targets: steps through a zoo towards values drawn from the prior.
         retrained: how often readers are fitted again on defended updates; 1: on clean ones alone.
         spare: keep the change off the mean directions of the task.
-        decoys: how many mean directions may be sent in an update's place; 0: never.
+        decoys: how many mean directions may be sent in an update's place; 0: never; "silence": a zero update.
     """
 
     relative: float = 0.3
@@ -46,7 +46,7 @@ class Ingredients:
     targets: bool = False
     retrained: int = 6
     spare: bool = False
-    decoys: int = 0
+    decoys: Decoys = 0
 
     def __post_init__(self) -> None:
         if isinstance(self.relative, bool) or not 0 < self.relative < math.inf:
@@ -57,9 +57,11 @@ class Ingredients:
         ):
             if value is not None and value not in known:
                 raise InputError(f"unread: {setting}: no {value!r}: {nearest(str(value), known)}")
-        for setting, count, least in (("retrained", self.retrained, 1), ("decoys", self.decoys, 0)):
-            if isinstance(count, bool) or int(count) != count or count < least:
-                raise InputError(f"unread: {setting} is a whole number from {least} on; got {count}")
+        if isinstance(self.retrained, bool) or int(self.retrained) != self.retrained or self.retrained < 1:
+            raise InputError(f"unread: retrained is a whole number from 1 on; got {self.retrained}")
+        whole = isinstance(self.decoys, int) and not isinstance(self.decoys, bool) and self.decoys >= 0
+        if not whole and self.decoys != "silence":
+            raise InputError(f"unread: decoys is a whole number from 0 on, or silence; got {self.decoys!r}")
         if not (self.erase or self.noise or self.targets or self.decoys):
             raise InputError("unread: nothing is done; choose erase, noise, targets or decoys")
 
