@@ -15,7 +15,7 @@ from fedveil.errors import InputError
 from fedveil.files import write_atomically
 from fedveil.reproductions import picture_grid
 from fedveil.reproductions.experiment import Experiment, Kept, Say
-from fedveil.reproductions.inverting import Shielding, invert_people
+from fedveil.reproductions.inverting import RECOGNISABLE, Shielding, invert_people
 from fedveil.reproductions.shown import PaperFigures, at, with_interval
 from fedveil.reproductions.update_parts import Case, Trial, kept_zoos
 from fedveil.studies import parts
@@ -149,7 +149,7 @@ class Reconstructions(Experiment):
             table.add_column("method")
             for heading in ("strength", "relative L2", "MSE (0–255)", "paper", "PSNR dB", "SSIM"):
                 table.add_column(heading, justify="right")
-            table.add_column("≥ 25 dB", justify="right")
+            table.add_column(f"≥ {RECOGNISABLE:g} dB", justify="right")
             table.add_column("labels", justify="right")
             guess = first["guess"]
             table.add_row(
@@ -164,6 +164,8 @@ class Reconstructions(Experiment):
                 counts = (f"{row['recognisable']}/{row['victims']}", f"{row['labels_right']}/{row['victims']}")
                 norm = f"{row['relative_l2']:.3f}"
                 table.add_row(row["method"], at(row["strength"]), norm, *_figures(row, row["paper"]), *counts)
+                if row is first and self._defended < first["victims"]:
+                    table.add_row(f"no shield, the first {self._defended}", *_of_first(row["each"], self._defended))
             table.caption = "Means over victims with 95% bootstrap intervals; labels: how many were recovered rightly."
             made.append(table)
         ratios = _ratios(found)
@@ -295,6 +297,14 @@ def _printed(paper: PaperFigures, case: str, number: int, method: str) -> dict[s
 def _figures(row: Mapping[str, Any], paper: Mapping[str, Any]) -> list[str]:
     printed = "" if paper.get("mse") is None else f"{paper['mse']:.0f}"
     return [with_interval(row["mse"], 0), printed, with_interval(row["psnr"], 1), with_interval(row["ssim"], 2)]
+
+
+def _of_first(each: Mapping[str, list[float]], count: int) -> list[str]:
+    """Return the cells of those victims without a shield who are attacked under shields, too: like with like."""
+    own = {name: values[:count] for name, values in each.items()}
+    mse, psnr, ssim = (sum(own[name]) / count for name in ("mse", "psnr", "ssim"))
+    good = sum(value >= RECOGNISABLE for value in own["psnr"])
+    return ["", "0.000", f"{mse:.0f}", "", f"{psnr:.1f}", f"{ssim:.2f}", f"{good}/{count}", ""]
 
 
 def _ratios(found: Mapping[str, Any]) -> list[list[str]]:

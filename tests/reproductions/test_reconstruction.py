@@ -119,6 +119,8 @@ def test_tables_and_notes_show_it(ran) -> None:
     text = console.export_text()
     assert "mean training picture" in text
     assert "1234" in text
+    same = next(line for line in text.splitlines() if "no shield, the first 2" in line)
+    assert f"{np.mean(found['panels'][0]['rows'][0]['each']['mse'][:2]):.0f}" in same
     line = next(line for line in text.splitlines() if "DP-Gaussian over sparsify" in line)
     rows = found["panels"][1]["rows"]
     assert f"{rows[1]['mse']['estimate'] / rows[2]['mse']['estimate']:.1f}" in line
