@@ -141,7 +141,7 @@ class Task:
 DEFAULTS: dict[str, dict[str, Any]] = {
     "adult": {"target": "income", "network": "adult", "rate": 1.0, "momentum": 0.9, "clients": 256},
     "lfw": {"target": "smiling", "network": "lfw", "rate": 0.05, "momentum": 0.9, "clients": 64},
-    "audiomnist": {"target": "digit", "network": "audiomnist", "rate": 0.1, "momentum": 0.9, "clients": 64},
+    "audiomnist": {"target": "digit", "network": "audiomnist", "rate": 0.05, "momentum": 0.9, "clients": 64},
     "celeba": {"target": "gender", "network": "celeba", "rate": 0.1, "momentum": 0.9, "clients": 64},
 }
 """What each of the paper's data sets is used for, and steps of ours: the printed rates are per record and too slow."""
