@@ -26,6 +26,7 @@ KINDS: dict[str, type[Shown]] = {kind.kind: kind for kind in (MethodMatrix, Loss
 EXPERIMENTS = {
     "convergence": "convergence:Convergence",
     "reconstruction": "reconstruction:Reconstructions",
+    "shield-cost": "shield_cost:ShieldCost",
     "transfer": "transfer:Transfer",
     "update-curves": "update_curves:UpdateCurves",
 }
