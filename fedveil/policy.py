@@ -1,16 +1,19 @@
 """Policy: what a person wants hidden in what a device sends, in a small TOML file that is written by hand.
 
 shield = "hardened"   # the default; "as-printed" is the paper's form, which publishes what it hides
-budget = 0.01         # optional: no number of an update moves farther than this
-minimal = true        # optional: stop as soon as the zoo is fooled
+budget = 0.1          # optional: how much may change; see below
 
 [hide]                # what is hidden, with levels γ from 0 to 1, together at most 1
 race = 0.5
 sex = 0.5
 
-[zoo]                 # optional: where the zoo of each attribute lies, seen from the policy's own folder
-race = "zoos/race.safetensors"
-sex = "zoos/sex.safetensors"
+The printed form needs more: the zoo of each attribute, seen from the policy's own folder, and may stop early.
+
+shield = "as-printed"
+budget = 0.01
+minimal = true
+hide = {race = 1.0}
+zoo = {race = "zoos/race.safetensors"}
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ class Policy(BaseModel):
     Attributes:
         hide: a level γ in [0, 1] for each attribute that is hidden; together at most 1.
         shield: the form of the shield: see `fedveil.shields.forms`.
-        budget: the most that any number of an update may move, in L∞; None: what the shield was made with.
+        budget: hardened: the mean relative change of a record. As printed: the most that any number of an update may
+            move, in L∞. None: what the shield was made with.
         minimal: stop as soon as the zoo is fooled: all of it, or this share of its members; None: as the shield was
             made.
         zoo: where each attribute's zoo lies.

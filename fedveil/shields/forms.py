@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from fedveil.errors import InputError, nearest
 from fedveil.policy import Policy
@@ -12,19 +13,31 @@ from fedveil.zoo import Zoo
 STEP = 1e-3
 """The step ε of the printed form where neither policy nor caller names a budget; the paper tries 5e-5 to 0.5."""
 
-Form = Callable[[Policy, Mapping[str, Zoo], float | None], Shield]
+CHANGE = 0.1
+"""How much of a record the hardened form changes on average where nobody names a budget."""
+
+Make = Callable[[Policy, Mapping[str, Zoo], float | None], Shield]
 """(policy, zoos by attribute, budget or None) → shield."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a form is made, and whether it needs a zoo for every attribute that is hidden."""
+
+    make: Make
+    needs_zoos: bool
+
 
 FORMS: dict[str, Form] = {}
 """The forms by the names that policies use."""
 
 
-def register(name: str) -> Callable[[Form], Form]:
+def register(name: str, *, needs_zoos: bool = True) -> Callable[[Make], Make]:
     """Return a decorator that adds a form."""
 
-    def add(form: Form) -> Form:
-        FORMS[name] = form
-        return form
+    def add(make: Make) -> Make:
+        FORMS[name] = Form(make, needs_zoos)
+        return make
 
     return add
 
@@ -35,11 +48,16 @@ def shield_for(policy: Policy, zoos: Mapping[str, Zoo] | None = None, budget: fl
     Args:
         policy: the person's choice.
         zoos: by attribute; those that the policy names as files are loaded where they are not given.
-        budget: in L∞, where the policy names none.
+        budget: where the policy names none.
     """
     if policy.shield not in FORMS:
         raise InputError(f"policy: shield: no form {policy.shield!r}: {nearest(policy.shield, FORMS)}")
-    found = dict(zoos or {})
+    form = FORMS[policy.shield]
+    return form.make(policy, _zoos(policy, dict(zoos or {})) if form.needs_zoos else {}, budget)
+
+
+def _zoos(policy: Policy, found: dict[str, Zoo]) -> dict[str, Zoo]:
+    """Return a zoo for each attribute that is hidden."""
     for name, level in policy.hide.items():
         if level > 0 and name not in found:
             if name not in policy.zoo:
@@ -51,7 +69,23 @@ def shield_for(policy: Policy, zoos: Mapping[str, Zoo] | None = None, budget: fl
     for name in found:
         if found[name].attribute != name:
             raise InputError(f"policy: zoo.{name}: is a zoo for {found[name].attribute!r}; name the one for {name!r}")
-    return FORMS[policy.shield](policy, {name: found[name] for name in policy.hide if name in found}, budget)
+    return {name: found[name] for name in policy.hide if name in found}
+
+
+@register("hardened", needs_zoos=False)
+def hardened(policy: Policy, zoos: Mapping[str, Zoo], budget: float | None) -> Shield:
+    """Build the form whose map does not depend on the true value: records are mingled, each attribute by its level.
+
+    The budget is the mean relative change of a record, shared among the attributes by their levels γ.
+    """
+    from fedveil.shields.mingle import Mingle
+    from fedveil.shields.shield import Chain
+
+    if policy.minimal:
+        raise InputError('policy: minimal: is for shield = "as-printed"; the hardened form fools no zoo; leave it out')
+    total = policy.budget or budget or CHANGE
+    made = [Mingle(name, total * level) for name, level in policy.hide.items() if level > 0]
+    return made[0] if len(made) == 1 else Chain(made)
 
 
 @register("as-printed")

@@ -50,6 +50,8 @@ def example_studies() -> dict[str, dict[str, Any]]:
     for path in sorted(presets.FOLDER.rglob("*.yaml")):
         held = read_yaml(path)
         for scale in presets.SCALES:
+            if "experiment" in held:
+                continue  # a measurement of its own kind, which is no study
             for number, values in enumerate(held.get("studies") or [held["study"]]):
                 for key, value in (held.get("scales", {}).get(scale) or {}).items():
                     values = changed(values, key, value)

@@ -1,0 +1,47 @@
+"""What a policy gets by default: a form whose map does not depend on the true value."""
+
+import numpy as np
+import pytest
+import torch
+from small_task import small_data
+
+from fedveil.data import Split
+from fedveil.errors import InputError
+from fedveil.exposure import Laboratory, Task
+from fedveil.policy import Policy
+from fedveil.shields import Chain, Context, Kind, Message, Mingle
+from fedveil.shields.forms import CHANGE, shield_for
+
+
+def test_a_policy_of_two_lines_gets_the_hardened_form_without_a_zoo():
+    shield = shield_for(Policy.parse("[hide]\nsex = 1.0"))
+    assert isinstance(shield, Mingle)
+    assert shield.budget == CHANGE
+    both = shield_for(Policy.parse("budget = 0.2\n[hide]\nsex = 0.25\nrace = 0.75\nage = 0.0"))
+    assert isinstance(both, Chain)
+    assert {own.attribute: own.budget for own in both.shields} == {"sex": 0.05, "race": pytest.approx(0.15)}
+
+
+def test_minimal_is_the_printed_forms():
+    with pytest.raises(InputError, match="minimal: is for"):
+        shield_for(Policy.parse("minimal = true\n[hide]\nsex = 1.0"))
+
+
+def test_what_the_default_shows_does_not_depend_on_the_true_value_and_is_read_less():
+    data = small_data()
+    task = Task(data, "adult", rate=1.0, momentum=0.5, clients=60)
+    shield = shield_for(Policy(hide={"u": 1.0}, budget=0.5))
+    ready = shield.prepared(data.take(data.rows(Split.TRAIN)), 0)
+    x, y = torch.from_numpy(data.x), torch.from_numpy(data.y.codes)
+    sent = []
+    for u in (0, 1):
+        own = {"x": x, "y": y, "u:u": torch.full((len(x),), u)}
+        context = Context(0, 0, torch.Generator().manual_seed(0), data=own)
+        sent.append(ready.apply(Message(Kind.INPUT, x), context)[0].values)
+    assert torch.equal(*sent)
+    assert not torch.equal(sent[0], x)
+    lab = Laboratory(task, static=(), adaptive=[("recovered", "logistic")], draws=100)
+    bare, defended = lab.measure("none"), lab.measure("hardened", shield)
+    read = [one.worst("u")["balanced_accuracy"]["estimate"] for one in (bare, defended)]
+    assert read[1] < read[0] - 0.05
+    assert np.isfinite(defended.kept)
