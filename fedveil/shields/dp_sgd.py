@@ -13,7 +13,7 @@ from fedveil.shields.gaussian import DPGaussian
 from fedveil.shields.message import Context, Message, Samples
 from fedveil.shields.noise import Place
 from fedveil.shields.records import check_made, samples_of, step_of
-from fedveil.shields.shield import ShieldError
+from fedveil.shields.shield import Shield, ShieldError
 from fedveil.updates.segments import checked
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ class DPSGD(DPGaussian):
     def covers(self) -> dict[str, object]:
         """Say, as an assumption, what the certificate is about."""
         return {"covered messages": "what one record adds to its device's updates, as many as are counted"}
+
+    change_all = Shield.change_all  # device by device: each has records of its own
 
     def change(self, message: Message, context: Context) -> Message:
         """Send the noisy mean of the clipped gradients in place of the update."""

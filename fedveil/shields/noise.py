@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -90,6 +91,12 @@ class NoiseShield(Shield):
         rows = self.clipped(message.values.flatten(1).double())
         sent = rows + self.noise(rows.shape, context.generator).to(rows.device)
         return message.with_values(sent.to(message.values.dtype).view(message.values.shape))
+
+    def change_all(self, updates: Tensor, contexts: Sequence[Context]) -> Tensor | None:
+        """Clip many devices' updates together; each one's noise is its own generator's, the same as by itself."""
+        rows = self.clipped(updates.flatten(1).double())
+        drawn = [self.noise(rows[:1].shape, context.generator) for context in contexts]
+        return (rows + torch.cat(drawn).to(rows.device)).to(updates.dtype).view(updates.shape)
 
     def clipped(self, rows: Tensor) -> Tensor:
         """Return rows·min(1, B/‖row‖); as they are where there is no clip."""

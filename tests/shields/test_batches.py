@@ -193,3 +193,20 @@ def test_policies_reach_the_shield_one_for_all_or_one_each():
         Federation(data, devices=3, policies=own[:2])
     with pytest.raises(InputError, match=r"hide.age: no such attribute; known: u"):
         Federation(data, devices=3, policies=Policy(hide={"age": 1.0}))
+
+
+def test_noise_in_a_batch_is_the_noise_of_each_device():
+    from fedveil.shields import DPGaussian, DPLaplace
+
+    updates = torch.randn(5, 40, generator=torch.Generator().manual_seed(0))
+    for shield in (DPGaussian(sigma=0.1, clip=1.0), DPLaplace(scale=0.1, clip=1.0), DPGaussian(sigma=0.1, clip=None)):
+
+        def contexts() -> list[Context]:
+            return [Context(device, 1, torch.Generator().manual_seed(device)) for device in range(5)]
+
+        together = [answer[0].values for answer in shield.apply_all(updates, contexts())]
+        alone = [
+            shield.apply(Message(Kind.UPDATE, updates[place : place + 1]), own)[0].values
+            for place, own in enumerate(contexts())
+        ]
+        assert torch.equal(torch.cat(together), torch.cat(alone))
