@@ -37,8 +37,8 @@ def per_sample_gradients(model: nn.Module, loss: LossOf, x: Tensor, y: Tensor, r
     weights of its own goes record by record through torch.func.
     """
     owners = [layer for layer in model.modules() if any(True for _ in layer.parameters(recurse=False))]
-    if not all(_known(layer) for layer in owners):
-        return _by_vmap(model, loss, x, y).view(len(x) // records, records, -1).mean(dim=1)
+    if not all(is_known(layer) for layer in owners):
+        return gradients_one_by_one(model, loss, x, y).view(len(x) // records, records, -1).mean(dim=1)
     inputs: dict[nn.Module, Tensor] = {}
     outputs: dict[nn.Module, Tensor] = {}
 
@@ -56,19 +56,20 @@ def per_sample_gradients(model: nn.Module, loss: LossOf, x: Tensor, y: Tensor, r
     rows = {
         id(parameter): row
         for layer, slope in zip(owners, slopes, strict=True)
-        for parameter, row in _of_layer(layer, inputs[layer], slope / records, records)
+        for parameter, row in layer_gradients(layer, inputs[layer], slope / records, records)
     }
     count = len(x) // records
     return torch.cat([rows[id(parameter)].reshape(count, -1) for parameter in model.parameters()], dim=1)
 
 
-def _known(layer: nn.Module) -> bool:
+def is_known(layer: nn.Module) -> bool:
+    """Whether a layer's gradients are reckoned by hand."""
     if isinstance(layer, nn.Conv2d):
         return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     return isinstance(layer, _BY_HAND)
 
 
-def _of_layer(layer: nn.Module, a: Tensor, slope: Tensor, records: int) -> list[tuple[nn.Parameter, Tensor]]:
+def layer_gradients(layer: nn.Module, a: Tensor, slope: Tensor, records: int) -> list[tuple[nn.Parameter, Tensor]]:
     """Return each parameter of a layer with its gradients, summed over every so many records."""
     count = len(a) // records
     if isinstance(layer, nn.InstanceNorm2d):
@@ -84,7 +85,8 @@ def _of_layer(layer: nn.Module, a: Tensor, slope: Tensor, records: int) -> list[
     return [(parameter, rows) for parameter, rows in pairs if isinstance(parameter, nn.Parameter)]
 
 
-def _by_vmap(model: nn.Module, loss: LossOf, x: Tensor, y: Tensor) -> Tensor:
+def gradients_one_by_one(model: nn.Module, loss: LossOf, x: Tensor, y: Tensor) -> Tensor:
+    """Return the same for any network, through torch.func."""
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
 
     def of_one(own: dict[str, Tensor], record: Tensor, label: Tensor) -> Tensor:

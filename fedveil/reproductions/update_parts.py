@@ -172,10 +172,11 @@ def zoos_of(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
     import torch
 
     from fedveil.zoo import fit_zoo
+    from fedveil.zoo.members import spread_widths
 
     own = dict(settings)
     bits, members, how = own.pop("bits", 32), own.pop("members", 20), str(own.pop("features", "max"))
-    widths = own.pop("widths", None) or spread(members)
+    widths = own.pop("widths", None) or spread_widths(members)
     seed = lab.task.seed + own.pop("seed_of_members", 0)
     found = {}
     for name in own.pop("attributes", None) or list(lab.task.data.attributes):
@@ -198,15 +199,3 @@ def zoos_of(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
         )
         found[name] = zoo if bits == 32 else zoo.quantised(bits)
     return found
-
-
-def spread(members: int, low: int = 128, high: int = 2048) -> list[int]:
-    """Return so many widths between the paper's two, evenly on a logarithmic scale.
-
-    >>> spread(3)
-    [128, 512, 2048]
-    """
-    if members < 1:
-        raise InputError(f"zoo: members must be at least 1, got {members}")
-    step = (high / low) ** (1 / max(1, members - 1))
-    return [round(low * step**place) for place in range(members)]

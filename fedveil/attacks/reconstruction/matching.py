@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fedveil.exposure.gradients import LossOf, _by_vmap, _known, _of_layer
+from fedveil.exposure.gradients import LossOf, gradients_one_by_one, is_known, layer_gradients
 
 Over = Literal["all", "tensor"]
 """Cosine over all tensors together (Geiping et al.), or the mean of each tensor's own."""
@@ -43,8 +43,8 @@ def _by_tensor(
     """
     places = parameter_places(model)
     owners = [layer for layer in model.modules() if any(True for _ in layer.parameters(recurse=False))]
-    if not all(_known(layer) for layer in owners):
-        rows = _by_vmap(model, loss, x, y)
+    if not all(is_known(layer) for layer in owners):
+        rows = gradients_one_by_one(model, loss, x, y)
         for place in places.values():
             yield _products(rows[:, place], seen[:, place])
         return
@@ -64,7 +64,7 @@ def _by_tensor(
     for layer, slope in zip(owners, slopes, strict=True):
         a = inputs[layer]
         if not isinstance(layer, nn.Linear):
-            for parameter, rows in _of_layer(layer, a, slope, 1):
+            for parameter, rows in layer_gradients(layer, a, slope, 1):
                 yield _products(rows.flatten(1), seen[:, places[id(parameter)]])
             continue
         flat = seen[:, places[id(layer.weight)]]
