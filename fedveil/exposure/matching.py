@@ -10,7 +10,7 @@ from fedveil.exposure.point import Laboratory
 from fedveil.exposure.sending import Sender, Tally
 from fedveil.shields.shield import Shield
 
-NUMBERS = 2**27
+NUMBERS = 2**26
 """Of how many numbers updates tell the norm: 64 to 1,024 clients."""
 
 _PROPORTIONAL = 4
