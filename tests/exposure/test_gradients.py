@@ -12,6 +12,7 @@ from fedveil.games.losses import cross_entropy
 from fedveil.updates import features
 
 SHAPES = {"adult": (7,), "lfw": (3, 30, 24), "audiomnist": (1, 112, 112), "celeba": (3, 32, 32), "lenet": (1, 12, 12)}
+SHAPES["lfw-on-pixels"] = SHAPES["lfw"]
 
 
 @pytest.mark.parametrize("name", list(NETWORKS))
