@@ -115,7 +115,13 @@ def run_experiment(preset: Preset, scale: str, folder: Path, *, fresh: bool, jso
     assert preset.experiment is not None
     preset.experiment.check()
     with console.status("") as status:
-        shown = preset.experiment.run(Kept(folder, fresh=fresh), lambda what: status.update(Text(what)), preset.paper)
+
+        def say(what: str) -> None:
+            status.update(Text(what))
+            if not console.is_terminal:
+                console.print(what, markup=False)
+
+        shown = preset.experiment.run(Kept(folder, fresh=fresh), say, preset.paper)
     folder.mkdir(parents=True, exist_ok=True)
     picture = folder / f"{preset.name.rpartition('/')[2]}.png"
     shows = lay_out(preset.experiment, plain(shown), picture, console)

@@ -43,20 +43,21 @@ def at_norm(
 def strength_at(
     norm_of: Callable[[float], float], target: float, span: tuple[float, float], tries: int = 14
 ) -> float | None:
-    """Return the strength that has this norm within 2%, by bisection; None where the highest has too little.
+    """Return the strength that has this norm; None where no strength in the span has.
 
     The norm must grow with the strength. It is met within 2%, or within 10% where a shield has no finer steps.
     """
     if not target > 0 or not span[0] < span[1]:
         raise InputError(f"norm {target} over strengths {span[0]} to {span[1]}: give a norm above 0 and a rising range")
     low, high = span
-    if norm_of(high) < target * 0.97:
-        return None
-    tried = high
-    for _ in range(tries):
-        tried = (low * high) ** 0.5 if low > 0 else (low + high) / 2
+    tried = (low * high) ** 0.5 if low > 0 else (low + high) / 2
+    nearest: tuple[float, float] = (float("inf"), tried)
+    for turn in range(tries):
         found = norm_of(tried)
-        if abs(found / target - 1) < 0.02:
+        nearest = min(nearest, (abs(found / target - 1), tried))
+        if nearest[0] < 0.02:
             break
         low, high = (tried, high) if found < target else (low, tried)
-    return tried
+        scaled = tried * target / found if turn < _PROPORTIONAL and found > 0 else 0.0
+        tried = scaled if low < scaled < high else (low * high) ** 0.5 if low > 0 else (low + high) / 2
+    return nearest[1] if nearest[0] < 0.1 else None

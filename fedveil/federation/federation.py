@@ -109,8 +109,27 @@ class Federation:
         for name in () if self.own_attribute is None else self.own_attribute:
             self.data.attribute(name)
         if self.policies is not None:
-            for policy in self.policies if isinstance(self.policies, Sequence) else (self.policies,):
-                policy.check(tuple(self.data.attributes))
+            self._check_policies()
+
+    def _check_policies(self) -> None:
+        """Refuse policies that the shield does not meet: nothing may leave under a promise that nobody keeps."""
+        from fedveil.policy import Policy  # pydantic, which runs without policies need not load
+
+        given = self.policies if isinstance(self.policies, Sequence) else (self.policies,)
+        for policy in given:
+            if not isinstance(policy, Policy):
+                raise InputError(f"policies: {policy!r} is no policy; read one by Policy.read(file)")
+            policy.check(tuple(self.data.attributes))
+            if policy.shield != self.shield.form:
+                raise InputError(
+                    f"policies: ask for the form {policy.shield!r}, and the shield is {self.shield.name!r}; "
+                    "make it by fedveil.shields.forms.shield_for(policy, …)"
+                )
+        if not self.shield.by_device and any(policy != given[0] for policy in given):
+            raise InputError(
+                f"policies: {self.shield.name!r} is one map for all devices; give all the same policy, or each device a "
+                "shield of its own"
+            )
 
     def play(
         self,

@@ -51,6 +51,18 @@ def record_tensors(run: Run) -> dict[str, Tensor]:
     return tensors if Kind.INPUT not in run.shield.acts_on else {**tensors, "x": _shielded(run, tensors)}
 
 
+def judged_tensors(run: Run) -> dict[str, Tensor]:
+    """Return the records that a model is judged on and that people release: nobody has a label then.
+
+    They are the run's own, x shielded; but where the shield reads labels, x as it is: inputs that were changed by their
+    labels would tell the answers.
+    """
+    if not run.shield.reads_label:
+        return run.tensors
+    federation = run.federation
+    return {**run.tensors, "x": _tensor(federation.data.x).to(federation.place, federation.number_type)}
+
+
 def varying(codes: Tensor, devices: Sequence[IntArray]) -> Tensor:
     """Return of each record whether its device holds at least two values; a record that no device holds counts."""
     seen = codes.cpu().numpy()

@@ -35,7 +35,7 @@ def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatAr
     if kind not in functions:
         raise InputError(f"{kind} is not released after training; choose representation or output")
     rows = run.federation.data.rows(split)
-    x = run.tensors["x"]
+    x = run.judged["x"]
     # Noise is the same again for the same weights, and new for others: a difference of releases must not cancel it.
     state = (run.progress.stage, len(run.history))
     values = x.new_zeros(len(rows), 0)
@@ -48,7 +48,7 @@ def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatAr
             generator=torch_generator(
                 run.federation.seed, "release", kind, int(split), -1 if device is None else device, *state
             ),
-            data={name: column[torch.from_numpy(rows[part]).to(x.device)] for name, column in run.tensors.items()},
+            data={name: column[torch.from_numpy(rows[part]).to(x.device)] for name, column in run.judged.items()},
             model=run.shared,
         )
         message, _ = run.shield.apply(Message(kind, raw), context)

@@ -16,7 +16,7 @@ from fedveil.errors import InputError, nearest
 from fedveil.federation.exchange import aggregate, send_updates
 from fedveil.federation.federation import Federation
 from fedveil.federation.heads import Utility, fit_heads, score_outputs
-from fedveil.federation.inputs import record_tensors, without_variety
+from fedveil.federation.inputs import judged_tensors, record_tensors, without_variety
 from fedveil.federation.layout import Layout
 from fedveil.federation.local_players import LocalPlayer
 from fedveil.federation.model import Model
@@ -79,6 +79,7 @@ class Run:
         self.shadow_rows: list[IntArray] = []
         self.started_from: dict[int, Tensor] = {}
         self.tensors = record_tensors(self)
+        self.judged = judged_tensors(self)
         rehearse(self)
 
     @property
@@ -195,11 +196,11 @@ class Run:
             settings={name: federation.setting(values, devices) for name, values in federation.settings.items()},
         )
 
-    def readable(self, reads: frozenset[str]) -> dict[str, Tensor]:
+    def readable(self, reads: frozenset[str], records: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Return only what a stage has declared to read: the rest is withheld."""
         return {
             name: column
-            for name, column in self.tensors.items()
+            for name, column in (self.tensors if records is None else records).items()
             if name in reads or (name.startswith("u:") and "u" in reads)
         }
 
@@ -245,7 +246,9 @@ class Run:
             for name, values in self.federation.settings.items()
         }
         seed = child_seed(self.federation.seed, "validation", stage.name)  # every round is judged by the same numbers
-        return float(self.model().loss(stage.validation, self.readable(stage.reads), rows, settings, seed).mean())
+        return float(
+            self.model().loss(stage.validation, self.readable(stage.reads, self.judged), rows, settings, seed).mean()
+        )
 
     def _stalled(self, stage: Stage) -> bool:
         waited = self.progress.round - self.progress.best_round

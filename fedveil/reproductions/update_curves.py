@@ -128,7 +128,8 @@ class UpdateCurves(Experiment):
                 for point in panel["points"]:
                     table.add_row(*_cells(point, attribute))
                 table.caption = (
-                    "Balanced accuracy with 95% intervals, mean over rounds; the worst is chosen on validation."
+                    "Balanced accuracy with 95% intervals. Static attackers and norms: means over rounds; the worst "
+                    "attacker and its round are chosen on validation."
                 )
                 made.append(table)
         return made

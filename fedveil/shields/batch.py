@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedveil.errors import InputError
 from fedveil.shields.message import Context, Damage, Kind, Message
-from fedveil.shields.shield import TRAINED, Chain, Shield, ShieldError, behind_certificate
+from fedveil.shields.shield import TRAINED, Chain, Shield, ShieldError, behind_certificate, check_shape
 
 if TYPE_CHECKING:
     from fedveil.data.attribute import IntArray
@@ -65,6 +65,13 @@ def _messages(
     together = _stacked(messages, messages[0].values) if rows is None else rows
     found: list[Message | ShieldError] = list(messages)
     usable = _finite(together) if kind in TRAINED else torch.ones(len(together), dtype=torch.bool)
+    for place, (message, own) in enumerate(zip(messages, contexts, strict=True)):
+        try:
+            check_shape(message, own)
+        except ShieldError as fault:
+            return [fault] * len(messages)  # they lie in one matrix, so all are as long
+        if place == 0 and all(one.segments is own.segments for one in contexts):
+            break
     for place in (~usable).nonzero()[:, 0].tolist():
         found[place] = ShieldError(f"the {kind} holds NaN or infinite numbers, so nothing is sent")
     places = usable.nonzero()[:, 0].numpy()

@@ -53,6 +53,8 @@ def shield_for(policy: Policy, zoos: Mapping[str, Zoo] | None = None, budget: fl
     if policy.shield not in FORMS:
         raise InputError(f"policy: shield: no form {policy.shield!r}: {nearest(policy.shield, FORMS)}")
     form = FORMS[policy.shield]
+    if not any(level > 0 for level in policy.hide.values()):
+        raise InputError("policy: hide: every level is 0, so nothing would be hidden; raise one, or use no shield")
     return form.make(policy, _zoos(policy, dict(zoos or {})) if form.needs_zoos else {}, budget)
 
 
@@ -83,7 +85,7 @@ def hardened(policy: Policy, zoos: Mapping[str, Zoo], budget: float | None) -> S
 
     if policy.minimal:
         raise InputError('policy: minimal: is for shield = "as-printed"; the hardened form fools no zoo; leave it out')
-    total = policy.budget or budget or CHANGE
+    total = next(one for one in (policy.budget, budget, CHANGE) if one is not None)
     made = [Mingle(name, total * level) for name, level in policy.hide.items() if level > 0]
     return made[0] if len(made) == 1 else Chain(made)
 
@@ -93,7 +95,7 @@ def as_printed(policy: Policy, zoos: Mapping[str, Zoo], budget: float | None) ->
     """Build RecUP-FL's own form, which publishes what it hides, and warns so."""
     from fedveil.shields.recup import RecUP
 
-    total = policy.budget or budget
+    total = budget if policy.budget is None else policy.budget
     return RecUP(
         list(zoos.values()),
         {name: level for name, level in policy.hide.items() if name in zoos},

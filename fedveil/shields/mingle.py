@@ -61,6 +61,7 @@ class Mingle(Shield):
     name = "mingle"
     acts_on = frozenset({Kind.INPUT})
     reads_label = True
+    form = "hardened"
     steps_: tuple[Step, ...]
     prototypes_: Prototypes | None
     spent_: float

@@ -58,6 +58,8 @@ class RecUP(Shield):
 
     name = "recup"
     acts_on = frozenset({Kind.GRADIENT, Kind.UPDATE})
+    form = FORM
+    by_device = True
 
     def __init__(
         self,
@@ -71,6 +73,10 @@ class RecUP(Shield):
         minimal: bool | float = False,
         seed: int = 0,
     ) -> None:
+        if not isinstance(zoos, Zoo | str | Path | Sequence) or not all(
+            isinstance(own, Zoo | str | Path) for own in ([] if isinstance(zoos, Zoo | str | Path) else zoos)
+        ):
+            raise InputError(f"recup: zoos are zoos or their files, got {zoos!r}")
         given = [zoos] if isinstance(zoos, Zoo | str | Path) else list(zoos)
         loaded = [own if isinstance(own, Zoo) else Zoo.load(own) for own in given]
         self.zoos = {zoo.attribute: zoo for zoo in loaded}
@@ -79,14 +85,19 @@ class RecUP(Shield):
         if (epsilon is None) == (budget is None):
             raise InputError("recup: give either epsilon, the size of a step, or budget, the most a number may move")
         for setting, value in (("epsilon", epsilon), ("budget", budget)):
-            if value is not None and (isinstance(value, bool) or not 0 < value < math.inf):
+            if value is not None and (not _number(value) or not 0 < value < math.inf):
                 raise InputError(f"recup: {setting} must be above 0 and finite; got {value}")
         for setting, count in (("iterations", iterations), ("models", models)):
-            if isinstance(count, bool) or int(count) != count or count < 1:
+            if not _number(count) or int(count) != count or count < 1:
                 raise InputError(f"recup: {setting} is a whole number from 1 on; got {count}")
         if variant not in VARIANTS:
             raise InputError(f"recup: no variant {variant!r}: {nearest(str(variant), VARIANTS)}")
-        shares = levels or {name: 1 / len(self.zoos) for name in self.zoos}
+        shares = {name: 1 / len(self.zoos) for name in self.zoos} if levels is None else levels
+        if not isinstance(minimal, bool) and not _number(minimal):
+            raise InputError(f"recup: minimal is true, false, or the share of members to fool; got {minimal!r}")
+        for name, level in shares.items():
+            if not _number(level):
+                raise InputError(f"recup: hide.{name}: a level is a number between 0 and 1; got {level!r}")
         own = {"hide": {name: float(level) for name, level in shares.items()}, "shield": FORM}
         chosen = Policy.of({**own, "minimal": minimal if isinstance(minimal, bool) else float(minimal)}, "recup")
         chosen.check(tuple(self.zoos), "recup")
@@ -96,7 +107,7 @@ class RecUP(Shield):
         self.age_ = ZooAge()
         warnings.warn(
             "recup, as printed, publishes what it hides: its change to an update follows from the true value, and an "
-            "attacker retrained on defended updates reads it with accuracy 1.00; use the hardened form to hide it",
+            "attacker retrained on defended updates reads it almost always (Adult's sex: 1.00); use the hardened form",
             PublishesWhatItHides,
             stacklevel=2,
         )
@@ -146,7 +157,8 @@ class RecUP(Shield):
                 own_rows = rows if len(places) == len(rows) else rows[places]
                 point = self._climbed(name, own_rows, codes, contexts[0].round, sizes[places], shares[places])
                 part = sent if len(places) == len(sent) else sent[places]
-                point.write(part, level[places, None], bounds[places])
+                spoken = (rows[places] != 0).any(dim=1, keepdim=True).to(level)  # who has nothing to say moves nothing
+                point.write(part, level[places, None] * spoken, bounds[places])
                 if part is not sent:
                     sent[places] = part
         return sent
@@ -219,3 +231,7 @@ def _true_code(zoo: Zoo, context: Context, record: int | None) -> int:
             "so nothing is sent"
         )
     return int(counts.argmax())
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

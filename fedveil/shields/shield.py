@@ -29,6 +29,16 @@ class ShieldError(InputError):
     """A shield could not do its work: nothing is sent."""
 
 
+def check_shape(message: Message, context: Context) -> None:
+    """Refuse an update that is not as long as the model says."""
+    if message.kind in TRAINED and context.segments:
+        expected, given = context.segments[-1].stop, message.values[:1].numel()
+        if len(message.values) and given != expected:
+            raise ShieldError(
+                f"the {message.kind} has {given} numbers where the model has {expected}, so nothing is sent"
+            )
+
+
 class Shield(ABC):
     """`apply(message, context) → (message, damage)`.
 
@@ -41,6 +51,10 @@ class Shield(ABC):
     acts_on: frozenset[Kind] = LEAVING
     certifies: frozenset[Kind] = frozenset()
     """Kinds of messages whose certificate this shield's own work gives; a chain keeps it true for them."""
+    form: str | None = None
+    """What a policy calls what this does; a policy that asks for another form is not met."""
+    by_device: bool = False
+    """Whether it does for each device what that device's own policy says."""
     reads_label: bool = False
     """Whether records are changed by what their label is: a model may then not be judged on changed records."""
     by_record: bool = False
@@ -91,6 +105,7 @@ class Shield(ABC):
         """Shield a message, and measure what that did to it."""
         if message.kind not in self.acts_on:
             return message, Damage.between(message.values, message.values, message.bytes)
+        check_shape(message, context)
         if message.kind in TRAINED and not torch.isfinite(message.values).all():
             raise ShieldError(f"the {message.kind} holds NaN or infinite numbers, so nothing is sent")
         true = message.values.clone()  # a shield may change numbers in place; the damage is measured all the same
@@ -136,6 +151,10 @@ class Chain(Shield):
         self.name = " → ".join(shield.name for shield in self.shields) or "none"
         self.acts_on = frozenset().union(*(shield.acts_on for shield in self.shields))
         self.certifies = frozenset().union(*(shield.certifies for shield in self.shields))
+        self.reads_label = any(shield.reads_label for shield in self.shields)
+        forms = {shield.form for shield in self.shields} - {None}
+        self.form = forms.pop() if len(forms) == 1 else None
+        self.by_device = all(shield.by_device for shield in self.shields if shield.form is not None)
         self.reads_label = any(shield.reads_label for shield in self.shields)
         self.by_record = any(shield.by_record for shield in self.shields)
 

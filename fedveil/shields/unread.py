@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from fedveil.data.attribute import IntArray
+from fedveil.data.attribute_data import AttributeData
+from fedveil.errors import InputError
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Shield, ShieldError
 from fedveil.unread.decoys import Decoys, chances, decoy_for
@@ -101,6 +103,12 @@ class Unread(Shield):
         """Change every row, each with randomness of its own."""
         rows = message.values.flatten(1)
         return message.with_values(self._sent(rows, [context] * len(rows)).view(message.values.shape))
+
+    def prepared(self, data: AttributeData, seed: int) -> Unread:
+        """Refuse a shield that was not fitted: every device would be silent."""
+        if self.fit_ is None:
+            raise InputError("unread: is not fitted; call fitted(updates, codes, segments), or name a file: fit=…")
+        return self
 
     def change_all(self, updates: Tensor, contexts: Sequence[Context]) -> Tensor:
         """Change every device's update, many as one batch."""

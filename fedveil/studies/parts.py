@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import inspect
 import re
 import types
 import typing
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -107,6 +109,8 @@ def fitting(value: Any, annotation: Any, where: str) -> Any:
     """Return a plain value as the annotation wants it: a mapping with `kind` becomes one of its dataclasses."""
     made: list[Any] = [kind for kind in members(annotation) if dataclasses.is_dataclass(kind)]
     offered: dict[str, type] = {hyphenated(kind.__name__): kind for kind in made}
+    if made and _files(value, annotation):
+        return value
     if offered and isinstance(value, Mapping | str):
         settings = {"kind": value} if isinstance(value, str) else dict(value)
         kind = settings.pop("kind", next(iter(offered)) if len(offered) == 1 else None)
@@ -122,6 +126,15 @@ def fitting(value: Any, annotation: Any, where: str) -> Any:
         raise InputError(f"{where}: {value!r} is not allowed; {message}") from None
     except PydanticSchemaGenerationError:  # a type that only Python code can make
         raise InputError(f"{where}: cannot be given in a study, only in Python") from None
+
+
+def _files(value: Any, annotation: Any) -> bool:
+    """Whether a value names files of what only Python code can make: a text, or a list of texts, where that may be."""
+    listed = [member for member in members(annotation) if typing.get_origin(member) is collections.abc.Sequence]
+    texts = {member for own in listed for one in typing.get_args(own) for member in members(one)}
+    if isinstance(value, list):
+        return bool(value) and Path in texts and all(isinstance(one, str) for one in value)
+    return isinstance(value, str) and Path in members(annotation)
 
 
 def hyphenated(name: str) -> str:

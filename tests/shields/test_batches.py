@@ -175,6 +175,7 @@ def test_policies_reach_the_shield_one_for_all_or_one_each():
 
     class Reading(Shield):
         acts_on = frozenset({Kind.UPDATE})
+        form, by_device = "hardened", True
 
         def change(self, message, context):
             seen[context.device] = context.policy

@@ -9,8 +9,21 @@ from fedveil.data import Split
 from fedveil.errors import InputError
 from fedveil.exposure import Laboratory, Task
 from fedveil.policy import Policy
-from fedveil.shields import Chain, Context, Kind, Message, Mingle
+from fedveil.shields import (
+    Chain,
+    Context,
+    DPGaussian,
+    DPLaplace,
+    Identity,
+    Kind,
+    Message,
+    Mingle,
+    Quantise,
+    ShieldError,
+    Sparsify,
+)
 from fedveil.shields.forms import CHANGE, shield_for
+from fedveil.updates import Segment
 
 
 def test_a_policy_of_two_lines_gets_the_hardened_form_without_a_zoo():
@@ -45,3 +58,37 @@ def test_what_the_default_shows_does_not_depend_on_the_true_value_and_is_read_le
     read = [one.worst("u")["balanced_accuracy"]["estimate"] for one in (bare, defended)]
     assert read[1] < read[0] - 0.05
     assert np.isfinite(defended.kept)
+
+
+def test_a_federation_refuses_policies_that_its_shield_does_not_meet():
+    from fedveil.federation import Federation
+
+    data, policy = small_data(), Policy(hide={"u": 1.0})
+    for shield in (Identity(), DPGaussian(sigma=1.0)):
+        with pytest.raises(InputError, match="ask for the form 'hardened'"):
+            Federation(data, devices=5, shield=shield, policies=policy)
+    with pytest.raises(InputError, match="ask for the form 'as-printed'"):
+        Federation(data, devices=5, shield=shield_for(policy), policies=Policy(hide={"u": 1.0}, shield="as-printed"))
+    others = [policy] * 4 + [Policy(hide={"u": 0.5})]
+    with pytest.raises(InputError, match="one map for all devices"):
+        Federation(data, devices=5, shield=shield_for(policy), policies=others)
+    with pytest.raises(InputError, match="is no policy"):
+        Federation(data, devices=5, shield=shield_for(policy), policies=[{"hide": {"u": 1}}] * 5)
+    Federation(data, devices=5, shield=shield_for(policy), policies=policy)
+
+
+def test_a_policy_that_hides_nothing_or_has_no_budget_is_refused():
+    with pytest.raises(InputError, match="every level is 0"):
+        shield_for(Policy(hide={"u": 0.0}))
+    with pytest.raises(InputError, match="budget"):
+        shield_for(Policy(hide={"u": 1.0}), budget=0.0)
+
+
+def test_no_shield_sends_an_update_of_another_length():
+    segments = (Segment("model", "weight", (3, 4), 0),)
+    context = Context(0, 1, torch.Generator(), segments=segments)
+    for shield in (DPGaussian(sigma=1.0), DPLaplace(scale=1.0), Sparsify(0.5), Quantise(4), Identity()):
+        with pytest.raises(ShieldError, match="5 numbers where the model has 12"):
+            shield.apply(Message(Kind.UPDATE, torch.ones(1, 5)), context)
+        (answer,) = shield.apply_all(torch.ones(1, 5), [context])
+        assert isinstance(answer, ShieldError)

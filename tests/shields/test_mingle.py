@@ -221,3 +221,16 @@ def test_one_value_of_u_is_refused():
     same = data.take(data.attribute("u").codes == 1)
     with pytest.raises(InputError, match="fewer than two values"):
         Mingle("u", 0.1).prepared(same, 0)
+
+
+def test_a_study_never_judges_a_model_on_records_that_were_changed_by_their_labels():
+    import fedveil.data
+    from fedveil.federation import Federation
+    from fedveil.games import FedAvg
+
+    data = fedveil.data.load("synthetic", target="y", sensitive="u", n=600, bits=0.5)
+    run = Federation(data, devices=5, shield=Mingle("u", budget=3.0, averages=1)).play(FedAvg(), rounds=1)
+    assert torch.equal(run.judged["x"], torch.from_numpy(data.x))
+    assert not torch.equal(run.tensors["x"], run.judged["x"])
+    bare = Federation(data, devices=5).play(FedAvg(), rounds=1)
+    assert bare.judged is bare.tensors
