@@ -127,7 +127,7 @@ class Federation:
                 )
         if not self.shield.by_device and any(policy != given[0] for policy in given):
             raise InputError(
-                f"policies: {self.shield.name!r} is one map for all devices; give all the same policy, or each device a "
+                f"policies: {self.shield.name!r} is one map for all devices; give all one policy, or each device a "
                 "shield of its own"
             )
 

@@ -303,3 +303,27 @@ def test_a_policy_gets_the_form_that_it_names(tmp_path):
         shield_for(Policy(hide={"sex": 1.0}, shield="as-painted"), zoos)
     assert isinstance(zoos["sex"], Zoo)
     assert "as-printed" in FORMS
+
+
+def test_a_study_names_zoos_by_their_files(tmp_path):
+    from fedveil.studies import parts
+
+    for told in ("no.safetensors", ["no.safetensors"]):
+        with pytest.raises(InputError, match=r"no\.safetensors: no zoo here"):
+            parts.make(RecUP, {"zoos": told, "budget": 0.1}, "methods.m.shield")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"budget": "a"},
+        {"budget": 0.1, "iterations": "x"},
+        {"budget": 0.1, "minimal": "yes"},
+        {"budget": 0.1, "levels": {"sex": "a"}},
+    ],
+)
+def test_settings_of_another_type_are_told_in_a_line(settings, zoos):
+    with pytest.raises(InputError, match="got 'a'|got 'x'|got 'yes'"):
+        RecUP(zoos["sex"], **settings)
+    with pytest.raises(InputError, match="zoos are zoos or their files"):
+        RecUP(None, budget=0.1)
