@@ -40,8 +40,9 @@ class RecUP(Shield):
     its slips put right: the sum over m stands behind the loop over p, and what is summed are differences.
     Guarantee: none but |sent − ∇w|_∞ ≤ P·ε (in the other variants ε), and ≤ `budget` where that is given.
     **Publishes what it hides**: the change is computed from the true value, so an attacker who has seen defended
-    updates reads that from the change. On Adult's sex: clean updates .82, defended ones by the attacker of the paper,
-    who has not seen any, .15; by one who has, 1.00. Kept as a reproduction; making one warns.
+    updates reads that from the change. On Adult's sex at 30% of the norm: clean updates .84; defended ones .31 by the
+    paper's attackers, who have not seen any, and 1.00 by one who has (docs/results.md). Kept as a reproduction; making
+    one warns.
 
     Attributes:
         zoos: a zoo for each attribute, or where its file lies.
