@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from fedveil.data.attribute import IntArray
 from fedveil.errors import InputError
 from fedveil.studies import parts
 
@@ -168,7 +171,6 @@ def kept_zoos(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
 
 def zoos_of(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
     """Fit one zoo per attribute on the clean updates of training people in all rounds looked at."""
-    import numpy as np
     import torch
 
     from fedveil.zoo import fit_zoo
@@ -192,10 +194,16 @@ def zoos_of(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
             how,
             widths,
             seed=seed,
-            validation=(torch.from_numpy(held).float(), held_codes),
+            validation=(torch.from_numpy(held).float(), held_codes) if _enough(held_codes) else 0.2,
             started_from={number: lab.undefended.weights[number] for number in lab.rounds},
             precomputed=True,
             **own,
         )
         found[name] = zoo if bits == 32 else zoo.quantised(bits)
     return found
+
+
+def _enough(codes: IntArray) -> bool:
+    """Whether people held out can stop and score members: some of two values at least; else training people are."""
+    values, counts = np.unique(codes[codes >= 0], return_counts=True)
+    return len(values) > 1 and int(counts.min()) > 1 and int(counts.sum()) >= 20
