@@ -34,6 +34,7 @@ class Point:
     losses: dict[int, float]
     kept: float | None
     silent: int
+    validation_kept: float | None = None
 
     def worst(self, attribute: str, mode: str = "retrained", number: int | None = None) -> dict[str, Any]:
         """Return the attacker that counts: chosen on validation people, over all rounds unless one is named."""
@@ -55,6 +56,7 @@ class Point:
             "rows": self.rows,
             "losses": {str(number): loss for number, loss in self.losses.items()},
             "kept": self.kept,
+            "validation_kept": self.validation_kept,
             "silent": self.silent,
         }
 
@@ -178,7 +180,9 @@ class Laboratory:
         bare = shield is None or isinstance(shield, Identity)
         run = self.undefended if bare else train(sender, self.length or 1, keep=self.rounds) if utility else None
         kept = None if run is None else run.reduction / self.undefended.reduction
-        return Point(name, strength, damage, rows, {} if run is None else run.losses, kept, run.silent if run else 0)
+        chosen = None if run is None else run.validation_reduction / self.undefended.validation_reduction
+        losses = {} if run is None else run.losses
+        return Point(name, strength, damage, rows, losses, kept, run.silent if run else 0, chosen)
 
 
 def _together(rounds: Sequence[Features], hows: Sequence[str]) -> Features:

@@ -34,8 +34,16 @@ class Trained:
     @property
     def reduction(self) -> float:
         """How much the loss fell, from the start to the end."""
-        rounds = sorted(self.losses)
-        return self.losses[rounds[0]] - self.losses[rounds[-1]]
+        return _fall(self.losses)
+
+    @property
+    def validation_reduction(self) -> float:
+        """The same on validation people, by whom one may choose."""
+        return _fall(self.validation)
+
+
+def _fall(losses: dict[int, float]) -> float:
+    return losses[min(losses)] - losses[max(losses)]
 
 
 def train(

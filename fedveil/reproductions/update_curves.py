@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.errors import InputError
 from fedveil.reproductions.experiment import Experiment, Kept, Say
-from fedveil.reproductions.shown import PaperFigures, with_interval
+from fedveil.reproductions.shown import PaperFigures
+from fedveil.reproductions.update_layout import cells_of_point, draw_curve, matched_utility, memories, prior_of
 from fedveil.reproductions.update_parts import Case, Trial, make_shields
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from fedveil.exposure import Laboratory
-
-MODES = {"static": "static", "retrained": "retrained", "pooled": "retrained, rounds pooled"}
 
 
 @dataclass(frozen=True)
@@ -119,19 +117,19 @@ class UpdateCurves(Experiment):
         made = []
         for panel in found["panels"]:
             for attribute in panel["attributes"]:
-                table = Table(title=f"{panel['case']}: {attribute} (prior {_prior(panel, attribute):.3f})")
+                table = Table(title=f"{panel['case']}: {attribute} (prior {prior_of(panel, attribute):.3f})")
                 for heading in ("method", "strength", "relative L2", "loss kept", "static stru-nn", "static unkwn-nn"):
                     table.add_column(heading, justify="left" if heading == "method" else "right")
                 table.add_column("worst retrained", justify="right")
                 table.add_column("by")
                 table.add_column("pooled", justify="right")
                 for point in panel["points"]:
-                    table.add_row(*_cells(point, attribute))
+                    table.add_row(*cells_of_point(point, attribute))
                 table.caption = (
                     "Balanced accuracy with 95% intervals. Static attackers and norms: means over rounds; the worst "
                     "attacker and its round are chosen on validation."
                 )
-                made.append(table)
+                made += [table, matched_utility(panel, attribute)]
         return made
 
     def notes(self, found: dict[str, Any]) -> list[str]:
@@ -142,7 +140,7 @@ class UpdateCurves(Experiment):
             "Relative L2: the mean norm of the change over the mean norm of the update. Loss kept: how much of the "
             "undefended run's fall of the test loss the run under the shield has.",
         ]
-        return lines + _memories(found) + [str(one["note"]) for one in found["paper"] if "note" in one]
+        return lines + memories(found) + [str(one["note"]) for one in found["paper"] if "note" in one]
 
     def draw(self, found: dict[str, Any], canvas: Any) -> None:
         """Draw the worst retrained and the static attacker against what learning keeps; a panel per case, attribute."""
@@ -151,73 +149,7 @@ class UpdateCurves(Experiment):
         axes = canvas.subplots(2, len(panels), squeeze=False, sharex="col")
         for column, (panel, attribute) in enumerate(panels):
             for row, mode in enumerate(("static", "retrained")):
-                _curve(axes[row][column], panel, attribute, mode)
+                draw_curve(axes[row][column], panel, attribute, mode)
             axes[0][column].set_title(f"{panel['case']}: {attribute}")
             axes[1][column].set_xlabel("share of the loss's fall that is kept")
         canvas.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-
-
-def _memories(found: dict[str, Any]) -> list[str]:
-    """Say what zoos take, each method's once."""
-    told: dict[str, None] = {}
-    for panel in found["panels"]:
-        for point in panel["points"]:
-            for name, zoo in (point.get("settings") or {}).get("zoos", {}).items():
-                size = f"{zoo['members']} members, {zoo['bytes'] / 1e6:.1f} MB"
-                told[f"Zoo of {point['method']} on {panel['case']} for {name}: {size}."] = None
-    return list(told)
-
-
-def _rows(point: Mapping[str, Any], attribute: str, mode: str) -> list[dict[str, Any]]:
-    return [row for row in point.get("rows", []) if row["attribute"] == attribute and row["mode"] == mode]
-
-
-def worst(point: Mapping[str, Any], attribute: str, mode: str) -> dict[str, Any] | None:
-    """Return the attacker that counts: the round and the attacker that validation people choose."""
-    own = _rows(point, attribute, mode)
-    return max(own, key=lambda row: float(row["validation"])) if own else None
-
-
-def _prior(panel: Mapping[str, Any], attribute: str) -> float:
-    own = _rows(panel["points"][0], attribute, "retrained") or _rows(panel["points"][0], attribute, "static")
-    return float(own[0]["prior"]["estimate"]) if own else float("nan")
-
-
-def mean_static(point: Mapping[str, Any], attribute: str, attacker: str) -> float | None:
-    """Return a static attacker's balanced accuracy, the mean over the rounds looked at."""
-    own = [
-        row["balanced_accuracy"]["estimate"] for row in _rows(point, attribute, "static") if row["attacker"] == attacker
-    ]
-    return sum(own) / len(own) if own else None
-
-
-def _cells(point: Mapping[str, Any], attribute: str) -> Sequence[str]:
-    strength = "" if point["strength"] is None else f"{point['strength']:g}"
-    if point.get("unreachable"):
-        return [point["method"], strength, "unreachable", *["–"] * 6]
-    norms = [told["relative_l2"] for told in point["damage"].values()]
-    chosen, pooled = worst(point, attribute, "retrained"), worst(point, attribute, "pooled")
-    static = [mean_static(point, attribute, name) for name in ("stru-nn", "unkwn-nn")]
-    return [
-        point["method"],
-        strength,
-        f"{sum(norms) / len(norms):.3f}",
-        "–" if point["kept"] is None else f"{point['kept']:.3f}",
-        *("–" if one is None else f"{one:.3f}" for one in static),
-        "–" if chosen is None else with_interval(chosen["balanced_accuracy"]),
-        "" if chosen is None else f"{chosen['attacker']} on {chosen['features']}, round {chosen['round']}",
-        "–" if pooled is None else with_interval(pooled["balanced_accuracy"]),
-    ]
-
-
-def _curve(axis: Any, panel: Mapping[str, Any], attribute: str, mode: str) -> None:
-    by_method: dict[str, list[tuple[float, float]]] = {}
-    for point in panel["points"]:
-        chosen = worst(point, attribute, mode)
-        if chosen is not None and point.get("kept") is not None:
-            by_method.setdefault(point["method"], []).append((point["kept"], chosen["balanced_accuracy"]["estimate"]))
-    for name, own in by_method.items():
-        own.sort()
-        axis.plot(*zip(*own, strict=True), marker="o", markersize=3, linewidth=1, label=name)
-    axis.set_ylabel(f"{MODES[mode]} attacker, balanced accuracy")
-    axis.set_xlim(left=max(-0.1, axis.get_xlim()[0]))
