@@ -11,7 +11,7 @@ import numpy as np
 from fedveil import plugins
 from fedveil.attacks.attack import Attack, FloatArray, Labelled
 from fedveil.attacks.trial import Fitted, Question, Trial
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.data.attribute import MISSING, Attribute, IntArray
 from fedveil.federation.view import Pool, View
 from fedveil.measures import interval
 from fedveil.randomness import child_seed, numpy_generator
@@ -43,11 +43,17 @@ class Features:
     groups: tuple[IntArray | None, IntArray | None, IntArray | None]
 
     def view(self, how: str, attribute: str, victims: Features | None = None) -> View:
-        """Let an attacker learn from these clients, and attack these victims or others' features of them."""
+        """Let an attacker learn from these clients, and attack these victims or others' features of them.
+
+        Clients with a value that fewer than two people of some pool have are left out: nobody can learn or judge it.
+        """
+        sources = [self, self, self if victims is None else victims]
+        labels = [own.labels[place][attribute] for place, own in enumerate(sources)]
+        common = np.flatnonzero(np.min([one.counts for one in labels], axis=0) > 1)
         made = []
-        for place in range(3):
-            own = victims if victims is not None and place == 2 else self
-            made.append(Pool(own.pools[place][how], {attribute: own.labels[place][attribute]}, own.groups[place]))
+        for place, (own, label) in enumerate(zip(sources, labels, strict=True)):
+            kept = Attribute(attribute, np.where(np.isin(label.codes, common), label.codes, MISSING), label.values)
+            made.append(Pool(own.pools[place][how], {attribute: kept}, own.groups[place]))
         return View.apart(*made).about(attribute)
 
 
