@@ -52,8 +52,8 @@ class RecUP(Shield):
         iterations: P.
         models: Q; all members where the zoo has fewer.
         variant: meta is the above; one-step, average, iterative and momentum are what it is compared with (Appendix E).
-        minimal: stop for a device once all members guess wrong (§3.2), or this share of them; no step if they do so
-            already. Judged for each attribute by itself, before levels.
+        minimal: stop for a device once all members guess wrong (§3.2), or this share of them; judged for each attribute
+            by itself, before levels.
         seed: of the draws of members, which are the round's, the same for all devices: nothing secret hangs on them.
     """
 

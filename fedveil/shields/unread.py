@@ -46,8 +46,7 @@ class Unread(Shield):
         spare: keep the change off the task's mean directions.
         decoys: how many mean directions of shadow updates there are; now and then one is sent instead; 0: none;
             silence: now and then a zero update.
-        sticky: a device's noise, targets and coin are the same in every round, so that pooling its rounds gains
-            nothing. The device remembers its secret as long as the shield lives.
+        sticky: a device's noise, targets and coin are the same in every round, so that pooling them gains nothing.
         seed: of the fitting.
         fit: a file that `fedveil.unread.save_unreading` wrote; null: call `fitted`, or nothing is sent.
     """
