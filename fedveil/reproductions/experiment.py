@@ -9,9 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fedveil
 from fedveil.files import write_atomically
 from fedveil.plain import plain
 from fedveil.reproductions.shown import Display, PaperFigures
+
+FORMAT = 1
+"""To be raised when a change of ours makes the same settings come out otherwise: what was kept is then measured anew."""
 
 Say = Callable[[str], None]
 """Tell whoever waits what is done now."""
@@ -38,7 +42,7 @@ class Kept:
 
     def part(self, settings: dict[str, Any], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return a part's figures, from its file where it was measured under these settings, anew where not."""
-        told = plain(settings)
+        told = plain({"format": FORMAT, "version": fedveil.__version__, **settings})
         name = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
         path = self.folder / "parts" / f"{name}.json"
         found = None if self.fresh else _read(path)

@@ -91,7 +91,7 @@ class UpdateCurves(Experiment):
     def _part(self, kept: Kept, case: Case, ready: Any, method: Trial | None, strength: float | None) -> dict[str, Any]:
         settings = {
             "case": case.told,
-            "method": None if method is None else method.told,
+            "method": None if method is None else method.itself,
             "strength": strength,
             "readers": [self.static, self.adaptive, self.pool, self.draws],
             "seed": self.seed,

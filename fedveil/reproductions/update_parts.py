@@ -103,6 +103,12 @@ class Trial:
         return made
 
     @property
+    def itself(self) -> dict[str, Any]:
+        """What it is, whichever strengths it is tried at and on whatever else."""
+        norms = {"as_norms": bool(self.norms)}
+        return {key: value for key, value in self.told.items() if key not in ("values", "norms", "only")} | norms
+
+    @property
     def strengths(self) -> list[float | None]:
         """All strengths; one without a number where the shield has none."""
         return [*self.values] or [*self.norms] or [None]
