@@ -15,7 +15,7 @@ from fedveil.plain import plain
 from fedveil.reproductions.shown import Display, PaperFigures
 
 FORMAT = 1
-"""To be raised when a change of ours makes the same settings come out otherwise: what was kept is then measured anew."""
+"""To be raised when a change of ours makes the same settings come out otherwise: all is then measured anew."""
 
 Say = Callable[[str], None]
 """Tell whoever waits what is done now."""
