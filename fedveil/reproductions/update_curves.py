@@ -152,4 +152,6 @@ class UpdateCurves(Experiment):
                 draw_curve(axes[row][column], panel, attribute, mode)
             axes[0][column].set_title(f"{panel['case']}: {attribute}")
             axes[1][column].set_xlabel("share of the loss's fall that is kept")
-        canvas.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        canvas.legend(
+            *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=min(4, 2 * len(panels))
+        )
