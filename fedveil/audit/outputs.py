@@ -1,0 +1,136 @@
+"""A classifier's outputs with the true labels beside them: all that an audit looks at.
+
+Symbols: y the target with Y values, s a sensitive attribute, ŷ = argmax of the Y scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fedveil.data.attribute import Attribute, IntArray
+from fedveil.errors import InputError
+
+FloatArray = npt.NDArray[np.float64]
+
+SUM_TOLERANCE = 1e-3
+"""How far from 1 the probabilities of a record may sum: files are often written with three decimals."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """What a classifier answered for n records, and what was true of them.
+
+    Attributes:
+        scores: (n, Y), in the order of y's values: raw scores (logits), or probabilities.
+        raw: whether the scores are raw.
+        y: the target; every record carries it.
+        secrets: sensitive attributes by name; a record may lack one (`MISSING`).
+        groups: one id per record of the person it comes from, or None.
+    """
+
+    scores: FloatArray
+    raw: bool
+    y: Attribute
+    secrets: Mapping[str, Attribute]
+    groups: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        scores = np.asarray(self.scores, dtype=np.float64)
+        if scores.ndim != 2 or scores.shape[1] != len(self.y.values) or scores.shape[1] < 2:
+            raise InputError(
+                f"outputs: {self.y.name!r} has {len(self.y.values)} values, so scores must be (n, Y) with that many "
+                f"columns and at least two, got shape {scores.shape}"
+            )
+        if not np.isfinite(scores).all():
+            row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
+            raise InputError(f"outputs: scores hold NaN or infinite values (first in row {row + 1}); remove that row")
+        if not self.y.known.all():
+            row = int(np.flatnonzero(~self.y.known)[0])
+            raise InputError(f"outputs: {self.y.name!r} is missing in row {row + 1}; remove rows without a target")
+        lengths = {f"attribute {name!r}": len(secret) for name, secret in self.secrets.items()}
+        lengths |= {"target": len(self.y)} | ({} if self.groups is None else {"groups": len(self.groups)})
+        for what, length in lengths.items():
+            if length != len(scores):
+                raise InputError(f"outputs: {what} has {length} rows, scores have {len(scores)}; they must match")
+        object.__setattr__(self, "scores", scores)
+
+    @classmethod
+    def checked(
+        cls,
+        scores: npt.ArrayLike,
+        raw: bool,
+        y: Attribute,
+        secrets: Mapping[str, Attribute],
+        groups: IntArray | None = None,
+    ) -> Self:
+        """Make outputs whose scores are probabilities, unless they are raw; others are refused.
+
+        >>> y = Attribute.from_column("y", [0, 1])
+        >>> Outputs.checked([[0.9, 0.1], [0.5, 0.4]], False, y, {})
+        Traceback (most recent call last):
+        fedveil.errors.InputError: outputs: the probabilities in row 2 sum to 0.9, not 1; mend them, or say they are raw
+        """
+        made = cls(np.asarray(scores, dtype=np.float64), raw, y, secrets, groups)
+        fault = None if raw else not_probabilities(made.scores)
+        if fault is not None:
+            raise InputError(f"outputs: {fault}; mend them, or say they are raw")
+        return made
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    @property
+    def soft(self) -> FloatArray:
+        """Probabilities: the softmax of raw scores, or the scores divided by their sum."""
+        if not self.raw:
+            return np.asarray(self.scores / self.scores.sum(axis=1, keepdims=True), dtype=np.float64)
+        powers = np.exp(self.scores - self.scores.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float64)
+
+    @property
+    def predicted(self) -> IntArray:
+        """ŷ: the code with the highest score; of equal ones the first."""
+        return np.asarray(self.scores.argmax(axis=1), dtype=np.int64)
+
+    @property
+    def entropies(self) -> FloatArray:
+        """H of each record's probabilities, in bits.
+
+        >>> y = Attribute.from_column("y", [0, 1])
+        >>> Outputs(np.array([[0.5, 0.5], [1.0, 0.0]]), False, y, {}).entropies.tolist()
+        [1.0, 0.0]
+        """
+        soft = self.soft
+        bits = np.abs(soft * np.log2(np.where(soft > 0, soft, 1.0)))  # 0 log 0 = 0; never −0
+        return np.asarray(bits.sum(axis=1), dtype=np.float64)
+
+    def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Self:
+        """Return the outputs of some records."""
+        return type(self)(
+            self.scores[rows],
+            self.raw,
+            self.y.take(rows),
+            {name: secret.take(rows) for name, secret in self.secrets.items()},
+            None if self.groups is None else self.groups[rows],
+        )
+
+
+def not_probabilities(scores: FloatArray) -> str | None:
+    """Say what is the first row that is no distribution, and why; None where all are.
+
+    >>> not_probabilities(np.array([[0.2, 0.8], [-3.0, 4.0]]))
+    'row 2 holds -3, which is no probability'
+    """
+    outside = (scores < 0) | (scores > 1 + SUM_TOLERANCE)
+    if outside.any():
+        row, place = map(int, np.argwhere(outside)[0])
+        return f"row {row + 1} holds {scores[row, place]:.6g}, which is no probability"
+    wrong = np.flatnonzero(np.abs(scores.sum(axis=1) - 1) > SUM_TOLERANCE)
+    if len(wrong):
+        return f"the probabilities in row {wrong[0] + 1} sum to {scores[wrong[0]].sum():.6g}, not 1"
+    return None
