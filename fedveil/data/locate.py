@@ -70,14 +70,22 @@ def _in_folder(source: Source) -> Found | None:
     folder = Path(chosen) / source.folder
     lacking: list[str] = []
     for names in ([file.name for file in source.files], source.unpacked):
-        paths = {name: folder / name for name in names}
+        paths = {name: _matched(folder, name) for name in names}
         absent = [name for name, path in paths.items() if not path.is_file()]
         if names and not absent:
             return Found("folder", paths)
-        lacking += absent if len(absent) < len(names) else []
+        # A folder that is there but holds nothing that a pattern matches is incomplete as well.
+        begun = len(absent) < len(names) or (folder.is_dir() and any("*" in name for name in names))
+        lacking += absent if begun else []
     if lacking:  # rather ask than quietly take the data from elsewhere
         raise InputError(f"{folder}: lacks {', '.join(lacking)}; complete the folder or remove it")
     return None
+
+
+def _matched(folder: Path, name: str) -> Path:
+    """Return the path of a file, or the first that a pattern matches: the least deep, then by name."""
+    matches = folder.glob(name) if "*" in name else ()
+    return min(matches, key=lambda path: (len(path.parts), path), default=folder / name)
 
 
 def _in_cache(source: Source) -> Found | None:

@@ -32,8 +32,8 @@ def list_members(place: Path, root: str, ending: str) -> list[str]:
     """Return the sorted paths, below the folder `root`, of a place's files that end so."""
     if place.is_dir():
         return sorted(path.relative_to(place).as_posix() for path in place.rglob(f"*{ending}"))
-    with _archive_faults(place), zipfile.ZipFile(place) as archive:
-        inside = (_below(root, name) for name in archive.namelist())
+    with _archive_faults(place):
+        inside = (_below(root, name) for name in _archive_names(place))
         return sorted(name for name in inside if name.endswith(ending))
 
 
@@ -61,9 +61,9 @@ def read_members(place: Path, root: str, names: Sequence[str]) -> Iterator[tuple
 
 
 def read_pictures(
-    place: Path, root: str, names: Sequence[str], box: Box | None, shape: tuple[int, int]
+    place: Path, root: str, names: Sequence[str], box: Box | None, shape: tuple[int, int], *, centred: bool = False
 ) -> npt.NDArray[np.float32]:
-    """Read pictures as (n, 3, height, width) in [0, 1], each cut to a box and resized.
+    """Read pictures as (n, 3, height, width), each cut to a box and resized.
 
     Args:
         place: as in `read_members`.
@@ -71,10 +71,14 @@ def read_pictures(
         names: of the pictures.
         box: left, upper, right, lower; None for the largest square in the middle.
         shape: height and width.
+        centred: pixels in [−1, 1]; else in [0, 1].
     """
     read = np.empty((len(names), 3, *shape), dtype=np.float32)
     for index, content in read_members(place, root, names):
         read[index] = picture(content, f"{place}/{names[index]}", box, shape)
+    if centred:  # in place: all pictures of a data set take gigabytes
+        read *= 2
+        read -= 1
     return read
 
 
@@ -96,6 +100,14 @@ def picture(content: bytes, where: str, box: Box | None, shape: tuple[int, int])
         why = "unknown format" if isinstance(fault, UnidentifiedImageError) else fault
         raise InputError(f"{where}: cannot be read as a picture ({why}); fetch it again") from fault
     return np.asarray(small, dtype=np.float32).transpose(2, 0, 1) / np.float32(255)
+
+
+def _archive_names(place: Path) -> list[str]:
+    if zipfile.is_zipfile(place):
+        with zipfile.ZipFile(place) as archive:
+            return archive.namelist()
+    with tarfile.open(place) as packed:
+        return packed.getnames()
 
 
 def _archived(place: Path, root: str, names: dict[str, int]) -> Iterator[tuple[str, bytes]]:

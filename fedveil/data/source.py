@@ -63,7 +63,10 @@ class Source(ABC):
     files: ClassVar[tuple[PublishedFile, ...]] = ()
     """What it is made of; empty: nothing to fetch."""
     unpacked: ClassVar[tuple[str, ...]] = ()
-    """Files that serve in its folder in place of a published archive; others may lie beside them."""
+    """Files that serve in its folder in place of a published archive; others may lie beside them.
+
+    A pattern ("**/*.jpg") stands for any file that it matches, the least deep first.
+    """
     packaged: ClassVar[PackagedCopy | None] = None
 
     def load(self, target: str | None, sensitive: Sequence[str], *, seed: int = 0, **options: Any) -> AttributeData:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from fedveil.data.attribute import Attribute, IntArray
+from fedveil.data.attribute_data import Split
+from fedveil.errors import InputError
+from fedveil.randomness import numpy_generator
 
 
 def joint_strata(labels: Sequence[Attribute], least: int = 10) -> IntArray:
@@ -49,3 +53,30 @@ def group_strata(strata: IntArray, groups: IntArray) -> IntArray:
     order = np.lexsort((np.bincount(strata)[strata], group_of_row))
     first = np.unique(group_of_row[order], return_index=True)[1]
     return np.asarray(strata[order][first][group_of_row], dtype=np.int64)
+
+
+def even_split(strata: IntArray, *, seed: int, validation: float, test: float) -> npt.NDArray[np.int8]:
+    """Split records at random into parts of exactly the rounded shares; runs of neighbouring strata keep theirs.
+
+    Records are shuffled, ordered by stratum and taken at even distances, so that the strata from a to b, together m
+    records, send m × share ± 1 to the test split, and about as evenly to validation. Where strata are numbered by
+    the label that matters most first, that label's values are such runs.
+
+    >>> split = even_split(np.repeat([0, 1], [75, 25]), seed=0, validation=0.08, test=0.2)
+    >>> [np.bincount(part, minlength=3).tolist() for part in (split, split[75:])]
+    [[72, 8, 20], [18, 2, 5]]
+    """
+    n = len(strata)
+    n_test, n_validation = round(n * test), round(n * validation)
+    if not (validation >= 0 and test >= 0 and n_test + n_validation < max(n, 1)):
+        raise InputError(
+            f"split: validation {validation} and test {test} must be at least 0 and leave something to train on"
+        )
+    shuffled = numpy_generator(seed, "split").permutation(n)
+    left = shuffled[np.argsort(strata[shuffled], kind="stable")]
+    split = np.full(n, Split.TRAIN, dtype=np.int8)
+    for part, size in ((Split.TEST, n_test), (Split.VALIDATION, n_validation)):
+        chosen = ((np.arange(size) + 0.5) * len(left) / max(size, 1)).astype(np.int64)
+        split[left[chosen]] = part
+        left = np.delete(left, chosen)
+    return split

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from made_celeba import FACES, part, write_celeba, write_labels
+from made_celeba import FACES, label, part, write_celeba, write_labels
 
 import fedveil.data
 from fedveil.errors import InputError
@@ -47,6 +47,30 @@ def test_hair_is_exactly_one_colour_and_any_label_can_be_the_task(folder):
     assert load(target="hair", sensitive="gender").y.name == "hair"
     with pytest.raises(InputError, match="both target and sensitive"):
         load(target="age")
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("mouth_open", "Mouth_Slightly_Open"),
+        ("heavy_makeup", "Heavy_Makeup"),
+        ("wavy_hair", "Wavy_Hair"),
+        ("attractive", "Attractive"),
+    ],
+)
+def test_further_attributes_serve_as_attribute_and_as_task(folder, name, column):
+    expected = ["yes" if label(face)[column] > 0 else "no" for face in range(FACES)]
+    hidden = load(target="smiling", sensitive=name).attributes[name]
+    task = load(target=name, sensitive="smiling").y
+    for told in (hidden, task):
+        assert [told.values[code] for code in told.codes] == expected
+
+
+def test_pixels_around_zero(folder):
+    centred = load(centred=True)
+    np.testing.assert_allclose(centred.x, 2 * load().x - 1, atol=1e-6)
+    assert centred.x.min() < -0.9
+    assert (centred.facts["pixels"], load().facts["pixels"]) == ("[-1, 1]", "[0, 1]")
 
 
 def test_people_are_groups_where_they_are_listed(folder):

@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 NAMES = ["5_o_Clock_Shadow", "Black_Hair", "Blond_Hair", "Brown_Hair", "Male", "Smiling", "Young"]
+NAMES += ["Mouth_Slightly_Open", "Heavy_Makeup", "Wavy_Hair", "Attractive"]
 FACES = 120
 
 
@@ -19,6 +20,8 @@ def label(face: int) -> dict[str, int]:
     told["Male"] = 1 if face % 2 else -1
     told["Young"] = 1 if face % 4 < 2 else -1
     told["Smiling"] = 1 if face % 8 < 4 else -1
+    for place, name in enumerate(NAMES[7:]):  # no two alike, and none like another attribute
+        told[name] = 1 if face % 7 < 2 + place else -1
     if face % 10:  # every tenth has none of the three colours
         told[NAMES[1 + face % 3]] = 1
     return told

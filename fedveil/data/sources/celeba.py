@@ -1,4 +1,4 @@
-"""CelebA: faces of the famous; gender, age, smile and hair serve as task or are to be hidden."""
+"""CelebA: faces of the famous; gender, age, smile, mouth, make-up, hair serve as task or are to be hidden."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ _BINARY = {
     "gender": ("Male", ("female", "male")),
     "age": ("Young", ("old", "young")),
     "smiling": ("Smiling", ("no", "yes")),
+    "mouth_open": ("Mouth_Slightly_Open", ("no", "yes")),
+    "heavy_makeup": ("Heavy_Makeup", ("no", "yes")),
+    "wavy_hair": ("Wavy_Hair", ("no", "yes")),
+    "attractive": ("Attractive", ("no", "yes")),
 }
 
 
@@ -35,17 +39,18 @@ def _published(name: str, drive: str, md5: str) -> PublishedFile:
 
 
 class CelebA(Source):
-    """202,599 aligned faces of 10,177 people, the middle square resized to 3 × size × size in [0, 1].
+    """202,599 aligned faces of 10,177 people, the middle square resized to 3 × size × size.
 
-    Each of gender, age (young or old), smiling and hair (exactly one of black, blond and brown; others are left out
-    and counted in `facts`) can be the task or protected. The published partition is kept: training,
-    validation, test. Where identity_CelebA.txt lies beside the other lists, people are the groups.
+    Each of gender, age (young or old), smiling, mouth_open, heavy_makeup, wavy_hair, attractive and hair (exactly one
+    of black, blond and brown; others are left out and counted in `facts`) can be the task or protected.
+    The published partition is kept: training, validation, test. Where identity_CelebA.txt lies beside the other lists,
+    people are the groups.
 
     All faces take 2.5 GB at the default size; `limit` takes a random part.
     """
 
     name = "celeba"
-    description = "CelebA faces: gender, age, smiling and hair, as task or attribute"
+    description = "CelebA faces: gender, age, smiling, make-up, hair and more, as task or attribute"
     licence = "non-commercial research only"
     citation = "Liu, Luo, Wang & Tang (2015). Deep Learning Face Attributes in the Wild"
     attributes = (*_BINARY, "hair")
@@ -66,15 +71,17 @@ class CelebA(Source):
         seed: int,
         size: int = 32,
         limit: int | None = None,
+        centred: bool = False,
     ) -> AttributeData:
         """Read lists and faces.
 
         Args:
-            target: gender, age, smiling, hair or None.
+            target: gender, age, smiling, mouth_open, heavy_makeup, wavy_hair, attractive, hair or None.
             sensitive: any of the same.
             seed: of the part.
-            size: height and width of a face.
+            size: height and width of a face; the honest-but-curious nets' paper takes 64.
             limit: how many records to take, at random; all by default.
+            centred: pixels in [−1, 1], as that paper has them; else in [0, 1].
         """
         if not 8 <= size <= 178:
             raise InputError(f"{self.name}: size must lie between 8 and 178, the pictures' width, got {size}")
@@ -91,7 +98,7 @@ class CelebA(Source):
         rows = rows[random_part(len(rows), limit, seed, self.name)]
         people = found.folder / _PEOPLE
         return AttributeData(
-            x=read_pictures(place, _FOLDER, [str(name) for name in frame.index[rows]], None, (size, size)),
+            x=read_pictures(place, _FOLDER, frame.index[rows].tolist(), None, (size, size), centred=centred),
             attributes={name: labels[name].take(rows) for name in sensitive},
             split=parts[rows].astype(np.int8),
             y=labels[target].take(rows) if target else None,
@@ -102,6 +109,7 @@ class CelebA(Source):
                 "records_in_file": len(frame),
                 "left_out_unlabelled": int((~labelled).sum()),
                 "split": "as published",
+                "pixels": "[-1, 1]" if centred else "[0, 1]",
             },
         )
 
