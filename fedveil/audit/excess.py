@@ -1,0 +1,164 @@
+"""The excess: what scores tell of s to somebody who knows the true and the predicted label already.
+
+Symbols: s the sensitive attribute, y the true label, ŷ the predicted one, r the scores, q(s | y, ŷ, r) an attacker's
+calibrated posterior, p(s | y, ŷ) a counted table. The excess is I(s; r | y, ŷ) ≥ E log₂ q(s | y, ŷ, r)/p(s | y, ŷ).
+
+A classifier whose scores say of s only what its task says of s has none, however strongly s and y are correlated.
+Attackers are cross-fitted (`fedveil.attacks.fresh`): all rows are scored, each by an attacker that never saw it. The
+table's cost is the mean of two: counted on the other half (pays for few counts) and on the scored rows themselves
+(flatters itself by as much, Akaike 1974), so that what counting costs is not taken for an excess. The attacker pays for
+its own learning: on average the figure is too low rather than too high. Guarantee: none; an estimate against the
+attackers tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedveil import plugins
+from fedveil.attacks.attack import Attack
+from fedveil.attacks.fresh import CrossTrial, halves
+from fedveil.audit.outputs import FloatArray, Outputs
+from fedveil.audit.seen import cells_of, labels_as_columns, seen
+from fedveil.data.attribute import Attribute, IntArray
+from fedveil.federation.view import Pool, View
+from fedveil.figures import Estimate
+from fedveil.measures import Predictions, bootstrap_weights, interval
+from fedveil.randomness import child_seed, numpy_generator
+
+_FIRMNESS = 2.0
+"""Imagined records by which p(s | y, ŷ) is pulled to p(s | y), and that to p(s): rare cells say little."""
+
+_DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class Excess:
+    """What scores add to (y, ŷ).
+
+    Attributes:
+        bits: I(s; r | y, ŷ), estimated.
+        share: bits as a share of H(s | y, ŷ), what the labels leave open.
+        balanced_accuracy: by how much knowing the scores raises the balanced accuracy of guessing s.
+        baseline: balanced accuracy of guessing s from the counted table alone.
+        attacker: who read it: the one whose posterior was best on the rows that calibrate.
+    """
+
+    bits: Estimate
+    share: Estimate
+    balanced_accuracy: Estimate
+    baseline: Estimate
+    attacker: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the form that `--json` prints."""
+        figures = {name: value.as_dict() for name, value in vars(self).items() if isinstance(value, Estimate)}
+        return {**figures, "attacker": self.attacker}
+
+
+def excess(
+    outputs: Outputs,
+    secret: Attribute,
+    attackers: Sequence[str],
+    *,
+    confidence: float = 0.95,
+    seed: int = 0,
+    device: str = "auto",
+    progress: Callable[[str], None] | None = None,
+) -> Excess:
+    """Measure what the scores add about a secret that every record carries, each value by at least eight."""
+    name, codes, groups = secret.name, secret.codes, outputs.groups
+    people = Pool(seen(outputs), {name: secret}, groups, labels_as_columns(outputs))
+    crossed = CrossTrial(seed, _DRAWS, lambda: numpy_generator(seed, "excess", name))
+    found: list[tuple[float, str, Predictions]] = []
+    for attacker in attackers:
+        if progress:
+            progress(f"{name} beyond the labels: {attacker}")
+        calibrated, made = crossed.predictions(
+            attacker, _maker(attacker, child_seed(seed, "excess", name, attacker), device), _alone(people), name, _all
+        )
+        found.append((float(calibrated.surprise.mean()), attacker, made))
+    _, chosen, made = min(found, key=lambda one: one[0])
+    half = halves(codes, groups, child_seed(seed, "halves", name))
+    table = _out_of_half(outputs, secret, half)
+    gains, left = _gains(made, table, cells_of(outputs))
+    return _measured(gains, left, made, table, groups, confidence, chosen, crossed.bootstrap())
+
+
+def _maker(attacker: str, seed: int, device: str) -> Callable[[], Attack]:
+    kind = plugins.load("fedveil.attacks", attacker, Attack)
+    return lambda: kind(seed=seed, device=device)
+
+
+def _alone(people: Pool) -> View:
+    return View(people, people, people)
+
+
+def _all(pool: Pool) -> FloatArray:
+    assert pool.given is not None
+    return np.hstack([pool.given, pool.vectors])
+
+
+def _out_of_half(outputs: Outputs, secret: Attribute, half: IntArray) -> FloatArray:
+    """Return p(s | y, ŷ) for every record, counted on the half that it does not belong to."""
+    found = np.empty((len(outputs), len(secret.values)))
+    for side in (0, 1):
+        counted = half == side
+        found[~counted] = _table(outputs, secret.codes, len(secret.values), counted)[cells_of(outputs)[~counted]]
+    return found
+
+
+def _table(outputs: Outputs, codes: IntArray, classes: int, rows: np.ndarray) -> FloatArray:
+    """Count p(s | y, ŷ) on some rows, one line per cell, smoothed towards p(s | y) and p(s)."""
+    size = len(outputs.y.values)
+    counts = np.zeros((size, size, classes))
+    np.add.at(counts, (outputs.y.codes[rows], outputs.predicted[rows], codes[rows]), 1)
+    of_s = counts.sum(axis=(0, 1)) / counts.sum()
+    by_y = counts.sum(axis=1) + _FIRMNESS * of_s
+    by_y /= by_y.sum(axis=1, keepdims=True)
+    cells = counts + _FIRMNESS * by_y[:, None, :]
+    return np.asarray((cells / cells.sum(axis=2, keepdims=True)).reshape(size * size, classes), dtype=np.float64)
+
+
+def _gains(made: Predictions, table: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return each record's bits of the attacker over the table, and the table's own surprise."""
+    codes, rows = made.codes, np.arange(len(made.codes))
+    outside = -np.log2(table[rows, codes])
+    counts = np.zeros((int(cells.max()) + 1, len(made.prior)))
+    np.add.at(counts, (cells, codes), 1)
+    inside = -np.log2(counts[cells, codes] / counts.sum(axis=1)[cells])
+    left = (outside + inside) / 2
+    return left - made.surprise, left
+
+
+def _measured(
+    gains: FloatArray,
+    left: FloatArray,
+    made: Predictions,
+    table: FloatArray,
+    groups: IntArray | None,
+    confidence: float,
+    attacker: str,
+    rng: np.random.Generator,
+) -> Excess:
+    codes, classes = made.codes, len(made.prior)
+    one_hot = np.eye(classes)[codes]
+    guessed = (table / made.prior).argmax(axis=1)  # the guess that balanced accuracy rewards: argmax of p(y, ŷ | s)
+    right, known = (one_hot * (guess == codes)[:, None] for guess in (made.balanced, guessed))
+    # Whoever does worse than the table would use the table: then the figure is 0, and the noise that around 0.
+    gains = gains - min(0.0, float(gains.mean()))
+    rows: dict[str, list[FloatArray]] = {"bits": [], "share": [], "balanced_accuracy": [], "baseline": []}
+    for weights in bootstrap_weights(len(codes), groups, _DRAWS, rng):
+        total, mass = weights.sum(axis=1), np.maximum(weights @ one_hot, 1e-12)
+        bits, open_bits = (weights @ gains) / total, (weights @ left) / total
+        baseline = ((weights @ known) / mass).mean(axis=1)
+        rows["bits"].append(np.clip(bits, 0, open_bits))
+        rows["share"].append(np.clip(bits / np.maximum(open_bits, 1e-12), 0, 1))
+        rows["balanced_accuracy"].append(((weights @ right) / mass).mean(axis=1) - baseline)
+        rows["baseline"].append(baseline)
+    figures = {name: interval(np.concatenate(parts), confidence) for name, parts in rows.items()}
+    return Excess(**figures, attacker=attacker)

@@ -1,0 +1,101 @@
+"""The verdict: one of four words, by a rule of few numbers, with the sentences that carry it.
+
+Symbols: s the sensitive attribute, y the true label, ŷ the predicted one, L the limit on the excess (`calibration.py`).
+
+    undecided   fewer than 200 rows, or L lies within the interval of the excess I(s; scores | y, ŷ)
+    curious     the interval lies above L
+    correlated  it lies below L, and both scores and labels tell s: the labels explain more of it than they leave
+    standard    none of these
+
+The rule is about outputs seen, attackers tried, and this population; it proves neither guilt nor innocence.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fedveil.attacks.judgement import Judgement
+from fedveil.audit.calibration import LEAST_ROWS, Limits
+from fedveil.audit.excess import Excess
+from fedveil.audit.explained import Explained
+from fedveil.audit.spread import Spread
+from fedveil.figures import Estimate
+
+Verdict = Literal["standard", "correlated", "curious", "undecided"]
+
+WORST_FIRST: tuple[Verdict, ...] = ("curious", "undecided", "correlated", "standard")
+
+MEANING: dict[Verdict, str] = {
+    "curious": "The scores carry far more about {s} than {y} and the predicted {y} explain, and far more than "
+    "classifiers trained for {y} alone leave behind.",
+    "correlated": "The scores tell {s}, but {y} and the predicted {y} explain it: the two attributes are related in "
+    "these records.",
+    "standard": "The scores tell little about {s} beyond {y} and the predicted {y}: no more than the traces that "
+    "classifiers trained for {y} alone leave behind.",
+    "undecided": "These rows do not settle whether the scores carry more about {s} than {y} and the predicted {y} "
+    "explain.",
+}
+
+
+def decide(rows: int, judgement: Judgement, explained: Explained, beyond: Excess, limits: Limits) -> Verdict:
+    """Apply the rule."""
+    limit = limits.excess(explained.left)
+    if rows < LEAST_ROWS or beyond.bits.low <= limit < beyond.bits.high:
+        return "undecided"
+    if beyond.bits.low > limit:
+        return "curious"
+    least = limits.tells * explained.entropy
+    tells = judgement.mutual_information_bits.low > least
+    labels_tell = explained.by_both.low > least and explained.by_both.estimate > beyond.bits.estimate
+    return "correlated" if tells and labels_tell else "standard"
+
+
+def evidence_for(
+    verdict: Verdict,
+    rows: int,
+    target: str,
+    honesty: tuple[Estimate, float],
+    judgement: Judgement,
+    explained: Explained,
+    beyond: Excess,
+    entropy: Spread,
+    limits: Limits,
+) -> tuple[str, ...]:
+    """Say what the verdict rests on, a sentence each; `honesty` comes with the prior of y."""
+    s, limit, worst = judgement.attribute, limits.excess(explained.left), judgement.worst
+    share = 100 * beyond.share.estimate
+    return (
+        _reason(verdict, rows, beyond.bits, limit),
+        f"Excess: whoever knows {target} and the predicted {target} learns {beyond.bits} bits more about {s} from the "
+        f"scores ({beyond.attacker}), {share:.1f}% of the {explained.left:.3f} bits that these labels leave open, and "
+        f"guesses it better by {_points(beyond.balanced_accuracy)} points of balanced accuracy.",
+        f"Explained: {target} alone says {explained.by_target} of the {explained.entropy:.3f} bits of {s}; with the "
+        f"predicted {target} it is {explained.by_both}.",
+        f"Curiosity: the strongest of {len(judgement.attackers)} attackers ({worst.name}) reads {s} from the scores at "
+        f"balanced accuracy {worst.balanced_accuracy}, where guessing gives {1 / len(judgement.classes):.3f}; accuracy "
+        f"{worst.accuracy}, prior {judgement.prior.estimate:.3f}; {judgement.mutual_information_bits} bits.",
+        f"Honesty: the predicted {target} is right for {_percent(honesty[0])} of records; the most frequent value "
+        f"would be for {100 * honesty[1]:.1f}%.",
+        f"Output entropy: {entropy.mean} bits on average, of at most {entropy.most:.3f}; the values of {s} differ by "
+        f"{entropy.difference} bits.",
+    )
+
+
+def _reason(verdict: Verdict, rows: int, bits: Estimate, limit: float) -> str:
+    span = f"the interval of the excess, {bits.low:.3f} to {bits.high:.3f} bits,"
+    if rows < LEAST_ROWS:
+        return (
+            f"No verdict: {rows} rows are too few, at least {LEAST_ROWS} are needed. The figures are estimates still."
+        )
+    if verdict == "undecided":
+        return f"No verdict: {span} holds the limit of {limit:.3f}; more rows would narrow it."
+    side = "above" if verdict == "curious" else "below"
+    return f"{span[0].upper()}{span[1:]} lies {side} the limit of {limit:.3f}."
+
+
+def _points(figure: Estimate) -> str:
+    return f"{100 * figure.estimate:.1f} [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
+
+
+def _percent(figure: Estimate) -> str:
+    return f"{100 * figure.estimate:.1f}% [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
