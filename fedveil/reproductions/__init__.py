@@ -25,6 +25,7 @@ KINDS: dict[str, type[Shown]] = {kind.kind: kind for kind in (MethodMatrix, Loss
 
 EXPERIMENTS = {
     "convergence": "convergence:Convergence",
+    "curious-synthetic": "curious_synthetic:CuriousSynthetic",
     "reconstruction": "reconstruction:Reconstructions",
     "shield-cost": "shield_cost:ShieldCost",
     "transfer": "transfer:Transfer",
