@@ -20,7 +20,7 @@ from fedveil.data.csv_reading import decompressed, one_spelling, read_csv, refus
 from fedveil.data.encoding import encode_columns, nested_kind, numbers_of, text_of
 from fedveil.errors import InputError, closest, nearest
 
-__all__ = ["FloatArray", "column", "encode_columns", "read_table", "read_vectors", "same_rows"]
+__all__ = ["FloatArray", "column", "encode_columns", "read_array", "read_table", "read_vectors", "same_rows"]
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -101,6 +101,16 @@ def read_vectors(
         raise InputError(f"{path}: no column is left to read; drop fewer, or choose others")
     _refuse_non_finite(vectors, names, path)
     return vectors, names
+
+
+def read_array(path: str | Path, key: str | None = None) -> FloatArray:
+    """Read numbers from .npy or .npz as `read_vectors` does, but in their own shape (n, …); a plain row is (n, 1)."""
+    path = Path(path)
+    _suffix(path, _ARRAYS)
+    array = _array(path, key)
+    vectors, names = _flat(array, path)
+    _refuse_non_finite(vectors, names, path)
+    return vectors if array.ndim < 3 else vectors.reshape(array.shape)
 
 
 def same_rows(rows: Mapping[str, int]) -> int:

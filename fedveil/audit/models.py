@@ -57,11 +57,12 @@ class ScoringModel(ABC):
     def answers(self, x: Numbers) -> Numbers:
         """Return the chosen output for one batch, in the input's dtype and shape."""
 
-    def scores(self, x: npt.ArrayLike, batch: int = 1024) -> FloatArray:
+    def scores(self, x: npt.ArrayLike, batch: int = 1024, *, raw: bool = False) -> FloatArray:
         """Return the scores (n, Y) of n records.
 
         A model with one score per record (the second class's probability or raw score) gets the first class's column
-        beside it: 1 − p, or 0. A model made for batches of one size gets such, the last one filled up.
+        beside it: 1 − p; or 0, where some value is no probability or `raw` says that none is. A model made for batches
+        of one size gets such, the last one filled up.
         """
         inputs = self._fitted(np.asarray(x))
         fixed = self.takes.shape[0] if self.takes.shape else None
@@ -77,7 +78,7 @@ class ScoringModel(ABC):
                     f"a row for each; choose another by --output, or {ADVICE}"
                 )
             parts.append(answer[: len(part)])
-        return self._as_columns(np.concatenate(parts).astype(np.float64))
+        return self._as_columns(np.concatenate(parts).astype(np.float64), raw)
 
     def _fitted(self, x: Numbers) -> Numbers:
         """Return the records in the model's shape and dtype, or say how they differ."""
@@ -102,7 +103,7 @@ class ScoringModel(ABC):
             )
         return made
 
-    def _as_columns(self, scores: FloatArray) -> FloatArray:
+    def _as_columns(self, scores: FloatArray, raw: bool) -> FloatArray:
         """Return (n, Y) scores; refuse what is not finite."""
         flat = scores.reshape(len(scores), -1)
         if scores.ndim > 2 and max(scores.shape[1:]) != flat.shape[1]:  # (n, Y, 1, 1) is as good as (n, Y)
@@ -117,7 +118,7 @@ class ScoringModel(ABC):
                 f"(first: row {wrong[0] + 1}); check the inputs' scale and order, or leave these rows out"
             )
         if flat.shape[1] == 1:
-            is_probability = ((flat >= 0) & (flat <= 1)).all()
+            is_probability = not raw and ((flat >= 0) & (flat <= 1)).all()
             flat = np.concatenate([1 - flat if is_probability else np.zeros_like(flat), flat], axis=1)
         return flat
 
