@@ -1,10 +1,10 @@
 """A model in a `.pt2` file of `torch.export.save`, read and run without torch's loader.
 
-`torch.export.load` (2.13) is not for files from others: it unpickles sample inputs and some weights with
-`weights_only=False`, loads compiled libraries that lie in the archive, gives its text expressions to `sympify`, which
-evaluates them, and looks up the functions that a graph calls by any dotted name under `torch`, `torch.os.system` among
-them. Here the archive is a zip file of which three members are read as JSON and the weights as plain bytes; no other
-member is opened. The graph is run by `ExportedGraph`, which knows a fixed list of operators.
+`torch.export.load` (2.13) is not for files from others: it unpickles sample inputs, constants and some weights with
+`weights_only=False`, loads compiled libraries that lie in the archive, and gives the text expressions of shapes to
+`sympify`, which evaluates them as Python. Here the archive is a zip file of which three members are read as JSON and
+the weights as plain bytes; no other member is used. The graph is run by `ExportedGraph`, which knows a fixed list of
+operators.
 """
 
 from __future__ import annotations
