@@ -75,17 +75,22 @@ def counted_information(
     """Estimate I(s; label) in bits by counting, with the bias of counting taken off, and a bootstrap interval."""
     rows, columns = (np.unique(codes, return_inverse=True)[1] for codes in (s, labels))
     width, height = int(columns.max()) + 1, int(rows.max()) + 1
-    one_hot = np.eye(height * width)[rows * width + columns]
-    rng = numpy_generator(seed, "counted information")
-    parts = [
-        _information((weights @ one_hot).reshape(-1, height, width))
-        for weights in bootstrap_weights(len(s), groups, _DRAWS, rng)
-    ]
-    draws = np.concatenate(parts)
+    tables = _resampled_counts(rows * width + columns, height * width, groups, numpy_generator(seed, "counted"))
+    draws = _information(tables.reshape(-1, height, width))
     bias = float(draws[1:].mean() - draws[0])
     draws[1:] -= 2 * bias
     draws[0] -= bias
     return interval(np.maximum(draws, 0.0), confidence)
+
+
+def _resampled_counts(cells: IntArray, size: int, groups: IntArray | None, rng: np.random.Generator) -> FloatArray:
+    """Return the counts of all cells in the sample and in each bootstrap draw of it."""
+    counts = np.bincount(cells, minlength=size)
+    if groups is None:  # drawing records one by one is drawing from the counts
+        drawn = rng.multinomial(len(cells), counts / len(cells), size=_DRAWS)
+        return np.vstack([counts, drawn]).astype(np.float64)
+    one_hot = np.eye(size)[cells]
+    return np.concatenate([weights @ one_hot for weights in bootstrap_weights(len(cells), groups, _DRAWS, rng)])
 
 
 def _information(tables: FloatArray) -> FloatArray:
