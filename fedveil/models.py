@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import nn
 
 from fedveil.errors import InputError
 
+Built = TypeVar("Built", bound=nn.Module)
 Start = Literal["torch", "he"]
 """How weights are drawn, none from torch's global state.
 
@@ -88,6 +89,13 @@ def _drawn(make: Callable[[], nn.Module], fan_in: int, generator: torch.Generato
         else:
             nn.init.zeros_(parameter)
     return layer
+
+
+def drawn_by_torch(build: Callable[[], Built], generator: torch.Generator) -> Built:
+    """Build a network by torch's own rules for weights, from this generator alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
+        return build()
 
 
 def pick_device(device: str = "auto") -> torch.device:

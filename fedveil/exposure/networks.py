@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fedveil.errors import InputError, nearest
+from fedveil.models import drawn_by_torch
 
 
 class Centred(nn.Module):
@@ -34,9 +35,7 @@ def network(name: str, shape: Sequence[int], generator: torch.Generator, outputs
     """
     if name not in NETWORKS:
         raise InputError(f"no network {name!r}: {nearest(name, NETWORKS)}")
-    with torch.random.fork_rng(devices=[]):  # layers are built by torch's own rules, from this generator alone
-        torch.default_generator.manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
-        return NETWORKS[name](tuple(shape), outputs)
+    return drawn_by_torch(lambda: NETWORKS[name](tuple(shape), outputs), generator)
 
 
 def _adult(shape: tuple[int, ...], outputs: int) -> nn.Sequential:

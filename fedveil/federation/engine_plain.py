@@ -78,7 +78,7 @@ def _move(
     dice: Dice,
 ) -> float:
     for name, module in modules.items():
-        module.train()
+        module.train(move.trains(name))
         module.requires_grad_(name in move.players)
         for part in module.modules():
             if isinstance(part, CountedDropout):

@@ -8,7 +8,7 @@ always a leading part of the stack; partial batches are padded and weighted 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -150,7 +150,8 @@ class StackedEngine(Engine):
             table = tables[player]
             step = taken.get(player)
             weights = table.parameters if step is None else table.moving
-            return table.network(weights, table.buffers, inputs, now, step or Step(None))
+            told = now if move.trains(player) else replace(now, training=False)
+            return table.network(weights, table.buffers, inputs, told, step or Step(None))
 
         play.networks = send
         loss = move.loss(play)

@@ -64,9 +64,11 @@ class Work:
         epochs = int(self.epochs[position])
         rng = numpy_generator(self.seed, "batches", self.stage.name, self.round, int(self.devices[position]))
         order = rng.permuted(np.broadcast_to(rows, (epochs, len(rows))), axis=1)
-        steps = -(-len(rows) // size)
+        if self.stage.whole_batches:
+            order = order[:, : len(rows) - len(rows) % size]
+        steps = -(-order.shape[1] // size)
         padded = np.full((epochs, steps * size), -1, dtype=np.int64)
-        padded[:, : len(rows)] = order
+        padded[:, : order.shape[1]] = order
         return padded.reshape(epochs * steps, size)
 
     def dropout_seeds(self) -> Tensor:

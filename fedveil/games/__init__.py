@@ -6,6 +6,7 @@ record, `optimisers.py` how players descend.
 
 from fedveil.games.adversarial import AdversarialTraining
 from fedveil.games.autoencoder import Autoencoder
+from fedveil.games.curious import Curious
 from fedveil.games.dpfe import DPFE
 from fedveil.games.fedavg import FedAvg
 from fedveil.games.game import DataShape, Game, Move, Player, Stage
@@ -24,6 +25,7 @@ __all__ = [
     "Adam",
     "AdversarialTraining",
     "Autoencoder",
+    "Curious",
     "DataShape",
     "FedAvg",
     "Game",

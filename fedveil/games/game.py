@@ -61,16 +61,29 @@ class Move:
     """Some players step down one loss; the other players' weights stand still meanwhile.
 
     The loss returns one value per record, or one per device. It is recomputed for every repetition.
+
+    Attributes:
+        players: who steps.
+        loss: what they descend.
+        repeat: how often, on every batch.
+        name: what reports call it.
+        others_evaluate: whether the players that stand still are in evaluation mode meanwhile (no dropout, running
+            statistics in batch norm); otherwise all are in training mode.
     """
 
     players: tuple[str, ...]
     loss: Loss
     repeat: int = 1
     name: str = ""
+    others_evaluate: bool = False
 
     def __post_init__(self) -> None:
         if not self.players or self.repeat < 1:
             raise InputError(f"move {self.title!r}: needs a player and at least one repetition")
+
+    def trains(self, player: str) -> bool:
+        """Whether a player is in training mode during this move."""
+        return player in self.players or not self.others_evaluate
 
     @property
     def title(self) -> str:
@@ -89,6 +102,7 @@ class Stage:
             whether its device has at least two values of that attribute.
         rounds: how many rounds, unless the run says otherwise.
         local_epochs, batch_size: each device's work per round.
+        whole_batches: whether an epoch's last batch is left out where it is partial and not the only one.
         validation: a loss whose mean over validation records judges a round; the best round's shared weights are kept.
             None: the last round's.
         patience: stop after so many rounds without a better one; None: never early.
@@ -103,6 +117,7 @@ class Stage:
     rounds: int | None = None
     local_epochs: int = 1
     batch_size: int = 32
+    whole_batches: bool = False
     patience: int | None = None
     validation: Loss | None = None
     restarts: Mapping[str, int] = field(default_factory=dict)
