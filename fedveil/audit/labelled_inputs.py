@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import yaml
 
+from fedveil.audit.class_order import class_order
 from fedveil.audit.models import Numbers, ScoringModel, scores_are_raw
 from fedveil.audit.outputs import Outputs
+from fedveil.audit.reading import in_order, labels_of
 from fedveil.data.attribute import Attribute, IntArray
 from fedveil.data.attribute_data import Split
 from fedveil.data.catalogue import available, find_source
 from fedveil.data.csv_reading import one_spelling
 from fedveil.data.encoding import nested_kind, numbers_of
 from fedveil.errors import InputError, nearest
-from fedveil.tables import column, read_array, read_table, read_vectors, same_rows
+from fedveil.tables import read_array, read_table, read_vectors, same_rows
 
 _ARRAYS = (".npy", ".npz")
 
@@ -34,6 +35,7 @@ class LabelledInputs:
         secrets: sensitive attributes by name.
         groups: whose record it is, or None.
         told: what was taken as input and what was left out, in a sentence.
+        ordered: whether y's values stand in the order in which a model is expected to score them.
     """
 
     x: Numbers
@@ -41,6 +43,7 @@ class LabelledInputs:
     secrets: Mapping[str, Attribute]
     groups: IntArray | None
     told: str
+    ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Wanted:
         sensitive: the columns of s.
         features: the input columns in the model's order; none: every other numeric column.
         group: the column that says whose record it is; empty: records are on their own.
-        bins: classes of a continuous attribute.
+        bins: classes of a continuous sensitive attribute.
     """
 
     target: str
@@ -61,19 +64,10 @@ class Wanted:
     group: str = ""
     bins: int = 3
 
-    def labels(self, frame: pd.DataFrame, where: str) -> dict[str, Any]:
-        """Return y, secrets and groups, out of a table."""
-        secrets = {
-            name: Attribute.from_column(name, column(frame, name, where), self.bins)
-            for name in map(one_spelling, self.sensitive)
-        }
-        target = one_spelling(self.target)
-        if target in secrets:
-            raise InputError(f"{where}: {target!r} is both target and sensitive attribute; choose another")
-        groups = None
-        if self.group:
-            groups = pd.factorize(column(frame, self.group, where), use_na_sentinel=False)[0].astype(np.int64)
-        return {"y": Attribute.from_column(target, column(frame, target, where)), "secrets": secrets, "groups": groups}
+    def labels(self, frame: pd.DataFrame, where: str | Path) -> dict[str, Any]:
+        """Return y, secrets and groups out of a table."""
+        y, secrets, groups = labels_of(frame, Path(where), self.target, self.sensitive, self.group or None, self.bins)
+        return {"y": y, "secrets": secrets, "groups": groups}
 
 
 def read_inputs(
@@ -90,6 +84,12 @@ def read_inputs(
         options: a source's options, each "name=value".
         seed: of a source's split.
     """
+    roles = [one_spelling(name) for name in (wanted.target, *wanted.sensitive, wanted.group) if name]
+    for name in roles:
+        if roles.count(name) > 1:
+            raise InputError(
+                f"{data}: {name!r} is named twice among target, sensitive and group; each has one part only"
+            )
     is_array = data.lower().endswith(_ARRAYS)
     if is_array and labels is None:
         raise InputError(f"{data}: holds inputs only; name the table of target and sensitive columns by --labels")
@@ -109,27 +109,29 @@ def read_inputs(
     frame = read_table(labels)
     same_rows({data: len(x), str(labels): len(frame)})
     shape = " × ".join(map(str, x.shape[1:]))
-    return LabelledInputs(x, told=f"Input: {shape} numbers for each record.", **wanted.labels(frame, str(labels)))
+    return LabelledInputs(x, told=f"Input: {shape} numbers for each record.", **wanted.labels(frame, labels))
 
 
-def outputs_of(model: ScoringModel, inputs: LabelledInputs, *, raw: bool = False) -> tuple[Outputs, list[str]]:
+def outputs_of(
+    model: ScoringModel, inputs: LabelledInputs, *, raw: bool = False, classes: Sequence[str] | None = None
+) -> tuple[Outputs, list[str]]:
     """Score the records; return what is audited, and sentences on how the model was used.
 
-    Scores are probabilities where every row is a distribution, else raw; `raw` says that they are raw in any case.
+    Args:
+        model: the model.
+        inputs: the records with their labels.
+        raw: scores are raw in any case; unsaid they are probabilities where every row is a distribution, else raw.
+        classes: the classes in the order of the model's scores; unsaid that of 0 … Y−1, or the data source's.
     """
     scores = model.scores(inputs.x, raw=raw)
-    values = inputs.y.values
-    if scores.shape[1] != len(values):
-        shown = ", ".join(values[:6]) + " …" * (len(values) > 6)
-        raise InputError(
-            f"{model.path}: gives {scores.shape[1]} scores for each record, target {inputs.y.name!r} has {len(values)} "
-            f"values ({shown}); choose another --target or --output"
-        )
+    if classes is None and inputs.ordered and len(inputs.y.values) == scores.shape[1]:
+        classes = inputs.y.values
+    places = [str(place) for place in range(scores.shape[1])]
+    y = in_order(inputs.y, class_order(places, inputs.y.values, classes, f"{model.path}", inputs.y.name))
     is_raw = raw or scores_are_raw(scores)
     kind = "raw scores" + " (--raw)" * raw if is_raw else "probabilities (every row sums to 1)"
-    order = ", ".join(values)
-    told = [inputs.told, f"Output {model.gives.name!r} of {model.path.name}: {kind}, taken in the order {order}."]
-    return Outputs(scores, is_raw, inputs.y, inputs.secrets, inputs.groups), told
+    told = f"Output {model.gives.name!r} of {model.path.name}: {kind} of {_listed(y.values)}, in this order."
+    return Outputs(scores, is_raw, y, inputs.secrets, inputs.groups), [inputs.told, told]
 
 
 def _from_table(data: str, wanted: Wanted) -> LabelledInputs:
@@ -168,7 +170,7 @@ def _from_source(name: str, wanted: Wanted, options: Sequence[str], seed: int) -
     if part.y is None:
         raise InputError(f"{name}: brings no target {wanted.target!r}; choose another")
     told = f"Input: {len(part)} test records of {name}, {' × '.join(map(str, part.x.shape[1:]))} numbers each."
-    return LabelledInputs(part.x, part.y, part.attributes, part.groups, told)
+    return LabelledInputs(part.x, part.y, part.attributes, part.groups, told, ordered=True)
 
 
 def _option(text: str) -> tuple[str, Any]:

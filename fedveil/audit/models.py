@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedveil.audit.outputs import FloatArray, not_probabilities
+from fedveil.audit.reading import of_both
 from fedveil.errors import InputError, nearest
 
 Numbers = npt.NDArray[np.generic]
@@ -118,8 +119,7 @@ class ScoringModel(ABC):
                 f"(first: row {wrong[0] + 1}); check the inputs' scale and order, or leave these rows out"
             )
         if flat.shape[1] == 1:
-            is_probability = not raw and ((flat >= 0) & (flat <= 1)).all()
-            flat = np.concatenate([1 - flat if is_probability else np.zeros_like(flat), flat], axis=1)
+            flat = of_both(flat, raw or bool(((flat < 0) | (flat > 1)).any()))
         return flat
 
 

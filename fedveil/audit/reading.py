@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedveil.audit.class_order import class_order
 from fedveil.audit.outputs import FloatArray, Outputs, not_probabilities
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.data.attribute import MISSING, Attribute, IntArray
 from fedveil.data.csv_reading import one_spelling
 from fedveil.data.encoding import numbers_of, text_of
 from fedveil.errors import InputError
@@ -48,21 +48,35 @@ def read_outputs(
     _refuse_shared(path, scores, target, sensitive, whose)
     frame = read_table(path, [*scores, target, *sensitive, *([whose] if whose else [])])
     numbers = np.stack([_numbers(column(frame, name, path), path) for name in scores], axis=1)
-    for name in [target, *sensitive]:
-        _refuse_missing(column(frame, name, path).isna().to_numpy(), name, path)
-    labels = _categories(column(frame, target, path))
-    order = class_order(scores, labels.values, classes, f"{path}", target)
-    y = Attribute(target, np.array([order.index(value) for value in labels.values])[labels.codes], tuple(order))
+    labels, secrets, groups = labels_of(frame, path, target, sensitive, whose, bins)
+    y = in_order(labels, class_order(scores, labels.values, classes, f"{path}", target))
     fault = None if raw else _not_probabilities(numbers)
     if fault is not None:
         raise InputError(f"{path}: {fault}; mend the file, or say --raw if the scores are raw (logits)")
-    return Outputs(
-        _of_both(numbers, raw),
-        raw,
-        y,
-        {name: Attribute.from_column(name, column(frame, name, path), bins) for name in sensitive},
-        None if whose is None else _groups(column(frame, whose, path), path),
+    return Outputs(of_both(numbers, raw), raw, y, secrets, groups)
+
+
+def labels_of(
+    frame: pd.DataFrame, path: Path, target: str, sensitive: Sequence[str], group: str | None = None, bins: int = 3
+) -> tuple[Attribute, dict[str, Attribute], IntArray | None]:
+    """Return the target, the sensitive attributes and the groups out of a table; missing values are refused."""
+    for name in [target, *sensitive]:
+        _refuse_missing(column(frame, name, path).isna().to_numpy(), name, path)
+    return (
+        _categories(column(frame, target, path)),
+        {name: Attribute.from_column(name, column(frame, name, path), bins) for name in map(one_spelling, sensitive)},
+        None if group is None else _groups(column(frame, group, path), path),
     )
+
+
+def in_order(labels: Attribute, order: Sequence[str]) -> Attribute:
+    """Return an attribute with its values in another order, perhaps among others.
+
+    >>> in_order(Attribute.from_column("y", ["no", "yes"]), ["yes", "maybe", "no"]).codes.tolist()
+    [2, 0]
+    """
+    codes = np.array([*(list(order).index(value) for value in labels.values), MISSING], dtype=np.int64)
+    return Attribute(labels.name, codes[labels.codes], tuple(order))
 
 
 def _refuse_shared(path: Path, scores: list[str], target: str, sensitive: list[str], whose: str | None) -> None:
@@ -112,7 +126,7 @@ def _categories(series: pd.Series) -> Attribute:
     return Attribute.from_column(str(series.name), series)
 
 
-def _of_both(numbers: FloatArray, raw: bool) -> FloatArray:
+def of_both(numbers: FloatArray, raw: bool) -> FloatArray:
     """Of a single column, the second class's score, make two."""
     if numbers.shape[1] > 1:
         return numbers

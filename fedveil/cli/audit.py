@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from fedveil import __version__
 from fedveil.cli.output import JsonOption, console_for, print_json, progress
@@ -17,14 +18,30 @@ if TYPE_CHECKING:
 
 
 def audit(
-    outputs: Annotated[
-        Path, typer.Argument(help="One row per record, with scores and true labels: .csv, .tsv (also .gz), .parquet.")
-    ],
-    scores: Annotated[
-        str, typer.Option(help="Score columns, one per class: p0,p1,p2. One column: the score of the second class.")
-    ],
     target: Annotated[str, typer.Option(help="Column with the true class that the classifier is meant to predict.")],
     sensitive: Annotated[list[str], typer.Option(help="Column with a sensitive attribute; repeat for several.")],
+    outputs: Annotated[
+        Path | None,
+        typer.Argument(help="One row per record, with scores and true labels: .csv, .tsv (also .gz), .parquet."),
+    ] = None,
+    scores: Annotated[
+        str, typer.Option(help="Score columns, one per class: p0,p1,p2. One column: the score of the second class.")
+    ] = "",
+    model: Annotated[
+        Path | None, typer.Option(help="In place of OUTPUTS: a model file to score --data with, .onnx or .pt2.")
+    ] = None,
+    data: Annotated[
+        str, typer.Option(help="Its inputs: a table with labels, an array (.npy, .npz), or a data source: adult.")
+    ] = "",
+    labels: Annotated[Path | None, typer.Option(help="Beside an array: the table with target and sensitive.")] = None,
+    features: Annotated[
+        str, typer.Option(help="Input columns of a table, in the model's order; all other numeric ones if unsaid.")
+    ] = "",
+    output: Annotated[str, typer.Option(help="Which of the model's outputs holds the scores.")] = "",
+    key: Annotated[str, typer.Option(help="Which array of an .npz file.")] = "",
+    option: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE, an option of the data source; repeat for several.")
+    ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Scores are raw (logits), not probabilities.")] = False,
     classes: Annotated[str, typer.Option(help="The target's values in the order of the score columns: no,yes.")] = "",
     group: Annotated[str, typer.Option(help="Column that says whose record it is.")] = "",
@@ -47,23 +64,20 @@ def audit(
     of that the true and the predicted label explain, and what is left. The verdict is "standard", "correlated",
     "curious" or "undecided". All figures are estimates against the attackers tried, not guarantees.
     """
+    from fedveil.audit.labelled_inputs import Wanted
+    from fedveil.audit.model_outputs import ModelFile, read_given
     from fedveil.audit.place import check_place
-    from fedveil.audit.reading import read_outputs
 
     if fail_above is not None and not fail_above >= 0:
         raise InputError(f"--fail-above is a number of bits, at least 0, got {fail_above}")
-    if out is not None:
-        check_place(out, outputs)
-    read = read_outputs(
-        outputs,
-        _names(scores),
-        target.strip(),
-        [name.strip() for name in sensitive],
-        raw=raw,
-        classes=_names(classes) or None,
-        group=group.strip() or None,
-        bins=bins,
+    wanted = Wanted(
+        target.strip(), tuple(name.strip() for name in sensitive), tuple(_names(features)), group.strip(), bins
     )
+    scored = ModelFile(model, data.strip(), output.strip(), labels, key, tuple(option or ()), seed)
+    place = scored.checked(outputs, _names(scores), wanted)
+    if out is not None:
+        check_place(out, place)
+    read, told = read_given(place, _names(scores), scored, wanted, raw=raw, classes=_names(classes) or None)
 
     from fedveil.audit.auditing import audit_all  # the libraries behind the panel take seconds to load
 
@@ -74,9 +88,11 @@ def audit(
         from fedveil.audit.page import write_page
 
         try:
-            write_page(audits, out, outputs.name, panel)
+            write_page(audits, out, place.name, panel)
         except OSError as fault:
             raise InputError(f"{out}: cannot be written: {fault.strerror or fault}") from fault
+    for sentence in told:
+        console.print(sentence, markup=False, soft_wrap=True)
     for one in audits:
         _show(console, one)
     if out is not None:
@@ -85,6 +101,8 @@ def audit(
         answer = audits[0].as_dict() | {"panel": panel, "version": __version__}
         if len(audits) > 1:
             answer["attributes"] = [one.as_dict() for one in audits]
+        if told:
+            answer["model"] = {"file": place.name, "data": data, "in_words": told}
         print_json(answer)
     if fail_above is not None:
         _gate(audits, fail_above)
@@ -96,7 +114,9 @@ def _show(console: Console, one: Audit) -> None:
     console.print(f"{one.attribute}: {one.verdict.upper()}. {one.meaning}", markup=False, style="bold")
     for sentence in one.evidence:
         console.print(f"  {sentence}", markup=False)
-    console.print(as_table(one.judgement))
+    table = as_table(one.judgement)
+    table.title = Text(f"What attackers read about {one.attribute} in the scores")
+    console.print(table)
 
 
 def _gate(audits: list[Audit], most: float) -> None:
