@@ -38,11 +38,14 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=100)
     parser.add_argument("--learning", type=int, help="measure only what so many rounds of learning keep")
     parser.add_argument("--at", action="append", type=_pair, default=[], metavar="NORM,BUDGET")
+    parser.add_argument("--network", help="another than the task's own, such as lfw-on-pixels")
     told = parser.parse_args()
     torch.set_num_threads(1)
     attribute = ATTRIBUTE[told.source]
     people = dict(zip(("train", "validation", "test"), told.people or [], strict=False))
-    task = make_task(told.source, [attribute], seed=told.seed, people=people)
+    task = make_task(
+        told.source, [attribute], seed=told.seed, people=people, **({"network": told.network} if told.network else {})
+    )
     if told.learning:
         _learning(task, attribute, told.learning, told.at)
         return

@@ -31,9 +31,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--at", action="append", default=[], metavar="NORM,BUDGET")
+    parser.add_argument(
+        "--network", default="lfw", choices=["lfw", "lfw-on-pixels"], help="pixels centred, or as printed"
+    )
     told = parser.parse_args()
     torch.set_num_threads(1)
-    task = make_task("lfw", [ATTRIBUTE], seed=told.seed)
+    task = make_task("lfw", [ATTRIBUTE], seed=told.seed, network=told.network)
     model = task.model()
     some = task.gradients(model, task.people(Split.TRAIN)[:24])
     unit = float(some.norm(dim=1).mean()) / some.shape[1] ** 0.5

@@ -39,10 +39,13 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--attribute", default="gender")
     parser.add_argument("--directions", type=int, default=Fitting().directions)
+    parser.add_argument(
+        "--network", default="lfw", choices=["lfw", "lfw-on-pixels"], help="pixels centred, or as printed"
+    )
     asked = parser.parse_args()
     torch.set_num_threads(1)
     rounds = ROUNDS[:1] if asked.quick else ROUNDS
-    task = make_task("lfw", [asked.attribute])
+    task = make_task("lfw", [asked.attribute], network=asked.network)
     played = train(Sender(task, Identity()), max(rounds), keep=rounds)
     started_from = {number: played.weights[number] for number in rounds}
     train_x, train_codes, senders = updates(task, started_from, Split.TRAIN, asked.attribute)

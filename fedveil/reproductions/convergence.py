@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.errors import InputError
 from fedveil.reproductions.experiment import Experiment, Kept, Say
 from fedveil.reproductions.shown import PaperFigures
-from fedveil.reproductions.update_parts import Case, Trial, kept_zoos
+from fedveil.reproductions.update_parts import Case, Trial, kept_zoos, trials_on
 from fedveil.studies import parts
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ class Convergence(Experiment):
     def check(self) -> None:
         """Refuse what cannot be run."""
         case = Case.of(self.case, "experiment: case")
-        for place, told in enumerate(self.methods):
-            Trial.of(told, f"experiment: methods[{place}]").check(case)
+        for trial in trials_on(case, self.methods):
+            trial.check(case)
         for share in self.participation:
             if not 0 < share <= 1:
                 raise InputError(f"experiment: participation must lie in (0, 1], got {share}")
@@ -63,19 +63,11 @@ class Convergence(Experiment):
     def run(self, kept: Kept, say: Say, paper: PaperFigures) -> dict[str, Any]:
         """Play every run that is not in the folder yet."""
         case = Case.of(self.case, "experiment: case")
-        made: list[Laboratory] = []
-
-        def lab() -> Laboratory:
-            if not made:
-                made.append(self._laboratory(case, say))
-            return made[0]
-
+        lab = cache(partial(self._laboratory, case, say))  # made when the first part is missing
         settings = [(share, self.aggregations[0]) for share in self.participation]
         settings += [(self.participation[-1], name) for name in self.aggregations[1:]]
         methods: list[tuple[Trial | None, float | None]] = [(None, None)]
-        for place, told in enumerate(self.methods):
-            trial = Trial.of(told, f"experiment: methods[{place}]")
-            methods += [(trial, strength) for strength in trial.strengths]
+        methods += [(trial, strength) for trial in trials_on(case, self.methods) for strength in trial.strengths]
         runs = []
         for share, aggregation in settings:
             for method, strength in methods:
@@ -85,7 +77,7 @@ class Convergence(Experiment):
                     "participation": share,
                     "aggregation": aggregation,
                 }
-                key = {**about, "case": self.case, "told": None if method is None else method.told}
+                key = {**about, "case": self.case, "told": None if method is None else method.itself}
                 key |= {"every": self.every, "seed": self.seed}
                 say(f"{about['method']}: {share:g} of the clients, {aggregation}")
                 figures = kept.part(key, partial(self._play, lab, method, strength, share, aggregation))

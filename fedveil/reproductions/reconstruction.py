@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,9 +14,10 @@ from fedveil.errors import InputError
 from fedveil.files import write_atomically
 from fedveil.reproductions import picture_grid
 from fedveil.reproductions.experiment import Experiment, Kept, Say
-from fedveil.reproductions.inverting import RECOGNISABLE, Shielding, invert_people
-from fedveil.reproductions.shown import PaperFigures, at, with_interval
-from fedveil.reproductions.update_parts import Case, Trial, kept_zoos
+from fedveil.reproductions.inverting import Shielding, invert_people
+from fedveil.reproductions.reconstruction_layout import draw_grids, shown_panel, tables_of
+from fedveil.reproductions.shown import PaperFigures, at
+from fedveil.reproductions.update_parts import Case, Trial, kept_zoos, trials_on
 from fedveil.studies import parts
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from fedveil.attacks.reconstruction import Inversion
     from fedveil.exposure import Laboratory
-    from fedveil.shields.shield import Shield
 
 PAGE = "reconstruction.html"
 
@@ -62,7 +61,7 @@ class Reconstructions(Experiment):
         if min(self.victims, self._defended) < 2 or self.tuning < 1 or self.shown < 1:
             raise InputError("experiment: victims and defended must be at least 2, tuning and shown at least 1")
         for told in self._attacked():
-            for method in self._trials(told.case):
+            for method in trials_on(told.case, self.methods):
                 method.check(told.case)
 
     @property
@@ -72,10 +71,6 @@ class Reconstructions(Experiment):
     def _attacked(self) -> list[_Attacked]:
         return [_Attacked.of(told, f"experiment: cases[{place}]") for place, told in enumerate(self.cases)]
 
-    def _trials(self, case: Case) -> list[Trial]:
-        made = [Trial.of(told, f"experiment: methods[{place}]") for place, told in enumerate(self.methods)]
-        return [one for one in made if not one.only or case.name in one.only]
-
     def run(self, kept: Kept, say: Say, paper: PaperFigures) -> dict[str, Any]:
         """Attack every case, round, method and strength; what was measured before is read. Writes the page as well."""
         panels, absent = [], []
@@ -83,7 +78,7 @@ class Reconstructions(Experiment):
             if attacked.absent:
                 absent.append(attacked.case.name)
                 continue
-            case, trials = attacked.case, self._trials(attacked.case)
+            case, trials = attacked.case, trials_on(attacked.case, self.methods)
             bench = _Bench(case, trials, self.seed, say)
             for number in case.rounds:
                 rows = [self._part(kept, attacked, bench, number, None, None, say)]
@@ -116,7 +111,7 @@ class Reconstructions(Experiment):
         settings = {
             "case": attacked.told,
             "round": number,
-            "method": None if method is None else method.told,
+            "method": None if method is None else method.itself,
             "strength": strength,
             "people": [self.victims if method is None else self._defended, self.tuning, self.shown],
             "seed": self.seed,
@@ -140,41 +135,7 @@ class Reconstructions(Experiment):
 
     def tables(self, found: dict[str, Any]) -> list[Table]:
         """One table per case and round; a row per method and strength, and what is guessed without an update."""
-        from rich.table import Table
-
-        made = []
-        for panel in found["panels"]:
-            first = panel["rows"][0]
-            table = Table(title=f"{panel['case']}, round {panel['round']}")
-            table.add_column("method")
-            for heading in ("strength", "relative L2", "MSE (0–255)", "paper", "PSNR dB", "SSIM"):
-                table.add_column(heading, justify="right")
-            table.add_column(f"≥ {RECOGNISABLE:g} dB", justify="right")
-            table.add_column("labels", justify="right")
-            guess = first["guess"]
-            table.add_row(
-                "mean training picture",
-                "",
-                "",
-                *_figures(guess, {}),
-                f"{guess['recognisable']}/{first['victims']}",
-                "–",
-            )
-            for row in panel["rows"]:
-                counts = (f"{row['recognisable']}/{row['victims']}", f"{row['labels_right']}/{row['victims']}")
-                norm = f"{row['relative_l2']:.3f}"
-                table.add_row(row["method"], at(row["strength"]), norm, *_figures(row, row["paper"]), *counts)
-                if row is first and self._defended < first["victims"]:
-                    table.add_row(f"no shield, the first {self._defended}", *_of_first(row["each"], self._defended))
-            table.caption = "Means over victims with 95% bootstrap intervals; labels: how many were recovered rightly."
-            made.append(table)
-        ratios = _ratios(found)
-        if ratios:
-            table = Table("case", "round", "MSE of", "paper", "ours", title="RecUP-FL's MSE over a baseline's")
-            for line in ratios:
-                table.add_row(*line)
-            made.append(table)
-        return made
+        return tables_of(found, self._defended)
 
     def notes(self, found: dict[str, Any]) -> list[str]:
         """Say what the figures rest on."""
@@ -193,36 +154,11 @@ class Reconstructions(Experiment):
 
     def draw(self, found: dict[str, Any], canvas: Any) -> None:
         """Draw the grid of each case and round: rows victims, columns the original and each defence."""
-        panels = [_shown(panel) for panel in found["panels"]]
-        width = max(1 + len(panel["columns"]) for panel in panels)
-        heights = [len(panel["originals"]) for panel in panels]
-        canvas.set_size_inches(1.15 * width, 0.6 + sum(1.75 * height + 0.5 for height in heights))
-        for panel, part in zip(
-            panels, canvas.subfigures(len(panels), 1, height_ratios=heights, squeeze=False), strict=True
-        ):
-            part[0].suptitle(panel["title"], fontsize=10)
-            axes = part[0].subplots(len(panel["originals"]), width, squeeze=False)
-            for axis in axes.flat:
-                axis.set_axis_off()
-            for place, original in enumerate(panel["originals"]):
-                axes[place][0].imshow(picture_grid.from_png(original))
-                for column, one in enumerate(panel["columns"], start=1):
-                    picture = one["pictures"][place]
-                    if picture is not None:
-                        axes[place][column].imshow(picture_grid.from_png(picture["png"]))
-                        _under(axes[place][column], picture["told"])
-            for column, name in enumerate(["original", *(one["title"] for one in panel["columns"])]):
-                axes[0][column].text(
-                    0.5, 1.05, name.replace(" ", "\n", 1), fontsize=7, ha="center", transform=axes[0][column].transAxes
-                )
+        draw_grids(found, canvas)
 
     def _page(self, found: dict[str, Any]) -> str:
-        panels = [_shown(panel) for panel in found["panels"]]
+        panels = [shown_panel(panel) for panel in found["panels"]]
         return picture_grid.page("Pictures reconstructed from updates", self.notes(found)[:3], panels)
-
-
-def _under(axis: Any, told: Sequence[str]) -> None:
-    axis.text(0.5, -0.03, "\n".join(told), fontsize=6, ha="center", va="top", transform=axis.transAxes)
 
 
 @dataclass(frozen=True)
@@ -279,70 +215,10 @@ class _Bench:
     def shielding(self, method: Trial, strength: float | None) -> Shielding:
         """Return how people are shielded: a strength for all, or each at the strength that has this relative norm."""
         zoos = {} if method.zoo is None else kept_zoos(self.laboratory, method.zoo)
-
-        def make(value: float | None) -> Shield:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # RecUP warns that it publishes what it hides; the notes say so once
-                return method.make(value, zoos)
-
-        return Shielding(make, strength, method.span if method.norms else None)
+        return Shielding(lambda value: method.make(value, zoos), strength, method.span if method.norms else None)
 
 
 def _printed(paper: PaperFigures, case: str, number: int, method: str) -> dict[str, Any]:
     """Return what the paper prints for a row; empty where it prints nothing."""
     own = [one for one in paper if (one.get("case"), one.get("round"), one.get("method")) == (case, number, method)]
     return dict(own[0]) if own else {}
-
-
-def _figures(row: Mapping[str, Any], paper: Mapping[str, Any]) -> list[str]:
-    printed = "" if paper.get("mse") is None else f"{paper['mse']:.0f}"
-    return [with_interval(row["mse"], 0), printed, with_interval(row["psnr"], 1), with_interval(row["ssim"], 2)]
-
-
-def _of_first(each: Mapping[str, list[float]], count: int) -> list[str]:
-    """Return the cells of those victims without a shield who are attacked under shields, too: like with like."""
-    own = {name: values[:count] for name, values in each.items()}
-    mse, psnr, ssim = (sum(own[name]) / count for name in ("mse", "psnr", "ssim"))
-    good = sum(value >= RECOGNISABLE for value in own["psnr"])
-    return ["", "0.000", f"{mse:.0f}", "", f"{psnr:.1f}", f"{ssim:.2f}", f"{good}/{count}", ""]
-
-
-def _ratios(found: Mapping[str, Any]) -> list[list[str]]:
-    """Return the paper's ratios of MSEs beside ours, strongest setting of each."""
-    lines = []
-    for one in found["paper"]:
-        if "ratio" not in one:
-            continue
-        ours = "not measured"
-        for panel in found["panels"]:
-            if (panel["case"], panel["round"]) == (one["case"], one["round"]):
-                last = {row["method"]: row for row in panel["rows"]}
-                if one["method"] in last and one["over"] in last:
-                    above, below = (last[name]["mse"]["estimate"] for name in (one["method"], one["over"]))
-                    ours = f"{above / below:.1f}"
-        about = f"{one['method']} over {one['over']}"
-        lines.append([one["case"], str(one["round"]), about, f"{one['ratio']:g}", ours])
-    return lines
-
-
-def _shown(panel: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a panel as the grid shows it."""
-    columns = []
-    for row in panel["rows"]:
-        pictures = [
-            None if one is None else {"png": one["png"], "told": [f"MSE {one['mse']:.0f}", f"{one['psnr']:.1f} dB"]}
-            for one in row["pictures"]
-        ]
-        columns.append({"title": f"{row['method']} {at(row['strength'])}".strip(), "pictures": pictures})
-    first = panel["rows"][0]
-    caption = (
-        "Left: the victims' pictures. Beside them: what the server reconstructs from one update of round "
-        f"{panel['round']}, without a shield and under each (strengths are relative L2 norms of the change, or the "
-        "shield's own setting). Below each: mean squared error on the scale 0–255, and peak signal-to-noise ratio."
-    )
-    return {
-        "title": f"{panel['case']}, round {panel['round']}",
-        "columns": columns,
-        "originals": first["originals"][: min(len(one["pictures"]) for one in columns)],
-        "caption": caption,
-    }

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from fedveil.zoo import Zoo
 
-VARIANTS = ("one-step", "average", "iterative", "momentum", "meta")
-
 
 @dataclass(frozen=True)
 class Transfer(Experiment):
@@ -115,7 +113,7 @@ class Transfer(Experiment):
         """Return by variant how many members of its own zoo and of another guess wrong, at the same largest change."""
         import torch
 
-        from fedveil.shields.fgsm import climb, draw_models, fooled, reach, slopes_of
+        from fedveil.shields.fgsm import VARIANTS, climb, draw_models, fooled, reach, slopes_of
         from fedveil.shields.fgsm_points import DirectPoint
 
         found: dict[str, Any] = {}

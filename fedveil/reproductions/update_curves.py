@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.errors import InputError
 from fedveil.reproductions.experiment import Experiment, Kept, Say
 from fedveil.reproductions.shown import PaperFigures
 from fedveil.reproductions.update_layout import cells_of_point, draw_curve, matched_utility, memories, prior_of
-from fedveil.reproductions.update_parts import Case, Trial, make_shields
+from fedveil.reproductions.update_parts import Case, Trial, make_shields, trials_on
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,31 +45,20 @@ class UpdateCurves(Experiment):
         if not self.cases or not self.methods:
             raise InputError("experiment: needs cases and methods; name some")
         for case in self.made_cases():
-            for method in self.trials(case):
+            for method in trials_on(case, self.methods):
                 method.check(case)
 
     def made_cases(self) -> list[Case]:
         """Return the cases."""
         return [Case.of(told, f"experiment: cases[{place}]") for place, told in enumerate(self.cases)]
 
-    def trials(self, case: Case) -> list[Trial]:
-        """Return what is tried on a case."""
-        made = [Trial.of(told, f"experiment: methods[{place}]") for place, told in enumerate(self.methods)]
-        return [one for one in made if not one.only or case.name in one.only]
-
     def run(self, kept: Kept, say: Say, paper: PaperFigures) -> dict[str, Any]:
         """Measure every case, each method at each strength; what was measured before is read."""
         panels = []
         for case in self.made_cases():
-            lab: list[Laboratory] = []  # made when the first part is missing
-
-            def ready(own: Case = case, made: list[Laboratory] = lab) -> Laboratory:
-                if not made:
-                    made.append(self._laboratory(own, say))
-                return made[0]
-
+            ready = cache(partial(self._laboratory, case, say))  # made when the first part is missing
             points = [self._part(kept, case, ready, None, None)]
-            for method in self.trials(case):
+            for method in trials_on(case, self.methods):
                 points += [self._part(kept, case, ready, method, strength) for strength in method.strengths]
             panels.append({"case": case.name, "attributes": case.asked or case.attributes, "points": points})
         return {"kind": self.kind, "panels": panels, "paper": [dict(one) for one in paper]}
@@ -88,7 +79,9 @@ class UpdateCurves(Experiment):
             progress=lambda what: say(f"{case.name}: {what}"),
         )
 
-    def _part(self, kept: Kept, case: Case, ready: Any, method: Trial | None, strength: float | None) -> dict[str, Any]:
+    def _part(
+        self, kept: Kept, case: Case, ready: Callable[[], Laboratory], method: Trial | None, strength: float | None
+    ) -> dict[str, Any]:
         settings = {
             "case": case.told,
             "method": None if method is None else method.itself,
@@ -98,7 +91,7 @@ class UpdateCurves(Experiment):
         }
 
         def measure() -> dict[str, Any]:
-            lab: Laboratory = ready()
+            lab = ready()
             if method is None:
                 return {**lab.measure("no shield").as_dict(), "segment": lab.task.segments[-1].stop}
             found = make_shields(lab, method, strength)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fedveil.exposure.readers import strongest
 from fedveil.reproductions.shown import with_interval
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def rows_of(point: Mapping[str, Any], attribute: str, mode: str) -> list[dict[st
 def worst(point: Mapping[str, Any], attribute: str, mode: str) -> dict[str, Any] | None:
     """Return the attacker that counts: the round and the attacker that validation people choose."""
     own = rows_of(point, attribute, mode)
-    return max(own, key=lambda row: float(row["validation"])) if own else None
+    return strongest(own) if own else None
 
 
 def prior_of(panel: Mapping[str, Any], attribute: str) -> float:

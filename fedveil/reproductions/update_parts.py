@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +133,12 @@ class Trial:
                 return kind(list(zoos.values()), **settings)  # type: ignore[no-any-return]
         made: Shield = parts.make(kind, settings, f"method {self.name!r}")
         return made
+
+
+def trials_on(case: Case, methods: Sequence[Mapping[str, Any]]) -> list[Trial]:
+    """Return what is tried on a case, of an experiment's methods."""
+    made = [Trial.of(told, f"experiment: methods[{place}]") for place, told in enumerate(methods)]
+    return [one for one in made if not one.only or case.name in one.only]
 
 
 def make_shields(
