@@ -189,7 +189,12 @@ def audit_all(
         audit(outputs, name, panel=panel, seed=seed, confidence=level, limits=limits, device=device, progress=progress)
         for name in outputs.secrets
     ]
-    return sorted(found, key=lambda one: (WORST_FIRST.index(one.verdict), -one.beyond.bits.estimate))
+    return sorted(found, key=_badness)
+
+
+def _badness(one: Audit) -> tuple[float, ...]:
+    told = one.judgement.mutual_information_bits.estimate
+    return (WORST_FIRST.index(one.verdict), -one.beyond.bits.estimate, -told)
 
 
 def _named(outputs: Outputs, secret: str | None) -> str:

@@ -103,8 +103,8 @@ def _bars(audit: Audit) -> list[Bar]:
             "most frequent value", "honesty"),
         Bar(f"Curiosity: {s} guessed right", f"balanced accuracy, {worst.name}", worst.balanced_accuracy,
             _percent(worst.balanced_accuracy), chance, "guessing", "curiosity"),
-        Bar(f"Scores tell {s}", "bits", _part(told, bits), f"{told} bits", tells, "worth a word", "curiosity"),
-        Bar(f"Explained by {y} and its prediction", "bits", _part(both, bits), f"{both} bits", tells, "worth a word",
+        Bar(f"Scores tell {s}", "bits", _part(told, bits), f"{told} bits", tells, "notable", "curiosity"),
+        Bar(f"Explained by {y} and its prediction", "bits", _part(both, bits), f"{both} bits", tells, "notable",
             "labels"),
         Bar("Excess: scores beyond both labels", "bits", _part(excess, bits), f"{excess} bits", audit.limit / bits,
             f"limit, {audit.limit:.3f} bits", "excess"),
@@ -128,9 +128,9 @@ def _attackers(audit: Audit) -> str:
 <thead><tr><th scope="col">attacker</th>{titles}</tr></thead>
 <tbody>{"".join(rows)}</tbody></table></div>
 <p class="lead">Trained on {judgement.n[0]:,} records, chosen on {judgement.n[1]:,}, tried on {judgement.n[2]:,} that
-none of them had seen; strongest by validation first. The prior, {judgement.prior.estimate:.3f}, is the accuracy of always
-saying the most frequent value. The excess is measured by attackers of their own, who know both labels and are tried on
-all {audit.n:,} records, half by half.</p>"""
+none of them had seen; strongest by validation first. The prior, {judgement.prior.estimate:.3f}, is the accuracy of
+always saying the most frequent value. The excess is measured by attackers of their own, who know both labels and are
+tried on all {audit.n:,} records, half by half.</p>"""
 
 
 def _shape(audit: Audit) -> str:
@@ -138,8 +138,8 @@ def _shape(audit: Audit) -> str:
     above = f" {100 * shape.above_one_bit:.1f}% lie above 1 bit," if shape.most > 1 else ""
     return (
         f"Of all records{above} {100 * shape.near_zero:.1f}% lie near 0 and {100 * shape.near_most:.1f}% near the "
-        f"maximum of {shape.most:.2f}. The means of the values differ by {shape.difference} bits. A difference may be a "
-        "code; it may also mean that one value is harder to classify."
+        f"maximum of {shape.most:.2f}. The means of the values differ by {shape.difference} bits. A difference may be "
+        "a code; it may also mean that one value is harder to classify."
     )
 
 

@@ -4,7 +4,7 @@ Symbols: s the sensitive attribute, y the true label, ŷ the predicted one, L th
 
     undecided   fewer than 200 rows, or L lies within the interval of the excess I(s; scores | y, ŷ)
     curious     the interval lies above L
-    correlated  it lies below L, and both scores and labels tell s: the labels explain more of it than they leave
+    correlated  it lies below L; scores (or ŷ alone) and labels tell s, and the labels tell more than the excess
     standard    none of these
 
 The rule is about outputs seen, attackers tried, and this population; it proves neither guilt nor innocence.
@@ -45,7 +45,8 @@ def decide(rows: int, judgement: Judgement, explained: Explained, beyond: Excess
     if beyond.bits.low > limit:
         return "curious"
     least = limits.tells * explained.entropy
-    tells = judgement.mutual_information_bits.low > least
+    # ŷ is part of what the scores show, and counted on all rows.
+    tells = max(judgement.mutual_information_bits.low, explained.by_predicted.low) > least
     labels_tell = explained.by_both.low > least and explained.by_both.estimate > beyond.bits.estimate
     return "correlated" if tells and labels_tell else "standard"
 
@@ -67,8 +68,8 @@ def evidence_for(
     return (
         _reason(verdict, rows, beyond.bits, limit),
         f"Excess: whoever knows {target} and the predicted {target} learns {beyond.bits} bits more about {s} from the "
-        f"scores ({beyond.attacker}), {share:.1f}% of the {explained.left:.3f} bits that these labels leave open, and "
-        f"guesses it better by {_points(beyond.balanced_accuracy)} points of balanced accuracy.",
+        f"scores ({beyond.attacker}), {share:.1f}% of the {explained.left:.3f} bits that these labels leave open; "
+        f"balanced accuracy changes by {_points(beyond.balanced_accuracy)} points.",
         f"Explained: {target} alone says {explained.by_target} of the {explained.entropy:.3f} bits of {s}; with the "
         f"predicted {target} it is {explained.by_both}.",
         f"Curiosity: the strongest of {len(judgement.attackers)} attackers ({worst.name}) reads {s} from the scores at "
@@ -84,9 +85,7 @@ def evidence_for(
 def _reason(verdict: Verdict, rows: int, bits: Estimate, limit: float) -> str:
     span = f"the interval of the excess, {bits.low:.3f} to {bits.high:.3f} bits,"
     if rows < LEAST_ROWS:
-        return (
-            f"No verdict: {rows} rows are too few, at least {LEAST_ROWS} are needed. The figures are estimates still."
-        )
+        return f"No verdict: {rows} rows are too few, at least {LEAST_ROWS} are needed. The figures are estimates."
     if verdict == "undecided":
         return f"No verdict: {span} holds the limit of {limit:.3f}; more rows would narrow it."
     side = "above" if verdict == "curious" else "below"
@@ -94,7 +93,7 @@ def _reason(verdict: Verdict, rows: int, bits: Estimate, limit: float) -> str:
 
 
 def _points(figure: Estimate) -> str:
-    return f"{100 * figure.estimate:.1f} [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
+    return f"{100 * figure.estimate:+.1f} [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
 
 
 def _percent(figure: Estimate) -> str:
