@@ -1,0 +1,106 @@
+"""One classifier's figures: honesty, what its maker's attack reads, what attackers retrained on its outputs read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedveil.attacks import Judgement, panel
+from fedveil.audit.outputs import Outputs
+from fedveil.audit.seen import seen
+from fedveil.curious.classifier import Classifier
+from fedveil.data.attribute_data import AttributeData, Split
+from fedveil.federation.view import Pool, View
+from fedveil.figures import Estimate
+from fedveil.measures import smoothed_interval
+from fedveil.randomness import numpy_generator
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Figures on test records; all are estimates.
+
+    Attributes:
+        honesty: δ_y, F's accuracy on y.
+        curiosity: δ_s as the paper has it: accuracy of the maker's own attack; None where there is none.
+        judgement: the panel's, retrained on what this classifier releases.
+        entropy: mean H(ŷ) over records, in bits.
+    """
+
+    honesty: Estimate
+    curiosity: Estimate | None
+    judgement: Judgement
+    entropy: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the form that presets keep and `--json` prints."""
+        worst = self.judgement.worst
+        return {
+            "honesty": self.honesty.as_dict(),
+            "curiosity": None if self.curiosity is None else self.curiosity.as_dict(),
+            "prior": self.judgement.prior.as_dict(),
+            "attacker": worst.name,
+            "retrained": worst.balanced_accuracy.as_dict(),
+            "retrained_accuracy": worst.accuracy.as_dict(),
+            "bits": self.judgement.mutual_information_bits.as_dict(),
+            "entropy": self.entropy,
+        }
+
+
+def measure(
+    classifier: Classifier,
+    data: AttributeData,
+    secret: str,
+    *,
+    attackers: str = "quick",
+    most: int | None = None,
+    draws: int = 1000,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Measured:
+    """Judge a classifier by what it releases of test records.
+
+    Retrained attackers learn from the releases of training records, are chosen on those of validation records and see
+    all that `fedveil.audit.seen` sees of a release.
+
+    Args:
+        classifier: F with its maker's attack.
+        data: with the target, the secret and all three splits.
+        secret: s.
+        attackers: the panel: "full", "quick" or names, "a,b".
+        most: attackers learn from at most so many training records, drawn at random; all by default.
+        draws: bootstrap draws behind each interval.
+        seed: of the panel and of what is drawn.
+        progress: called with a line whenever an attacker starts.
+    """
+    rows = data.rows(Split.TRAIN)
+    if most is not None and most < len(rows):
+        drawn = np.sort(numpy_generator(seed, "curious", "auxiliary").choice(rows, size=most, replace=False))
+        data = data.take(np.sort(np.concatenate([drawn, np.flatnonzero(data.split != Split.TRAIN)])))
+    train, validation, test = (classifier.outputs(data, split) for split in Split)
+    view = View.apart(*(_pool(outputs, secret) for outputs in (train, validation, test)))
+    judgement = panel(attackers, seed=seed, draws=draws, progress=progress).judge(view, secret)
+    known = test.take(test.secrets[secret].known)
+    own = None
+    if secret in classifier.attacks or secret in classifier.thresholds:
+        own = share(classifier.guesses(known, secret) == known.secrets[secret].codes)
+    return Measured(share(test.predicted == test.y.codes), own, judgement, float(test.entropies.mean()))
+
+
+def share(right: npt.NDArray[np.bool_], confidence: float = 0.95) -> Estimate:
+    """Return the share of right guesses with Agresti and Coull's interval.
+
+    >>> print(share(np.array([True] * 90 + [False] * 10)))
+    0.900 [0.823, 0.946]
+    """
+    point = float(np.mean(right))
+    low, high = smoothed_interval(np.array([point]), np.array([len(right)]), confidence)
+    return Estimate(point, min(low, point), max(high, point), confidence)
+
+
+def _pool(outputs: Outputs, secret: str) -> Pool:
+    return Pool(seen(outputs), {secret: outputs.secrets[secret]}, outputs.groups)
