@@ -27,7 +27,8 @@ def best_threshold(entropies: Tensor, codes: Tensor, classes: int) -> float:
     zeros = torch.cat([own.new_zeros(1), (own == 0).cumsum(0)])
     ones_above = (own == 1).sum() - torch.cat([own.new_zeros(1), (own == 1).cumsum(0)])
     right = zeros + ones_above
-    ends = held.new_tensor([0.0]), held.new_tensor([math.log(classes)])
+    # A hair below 0, so that "everybody is 1" stays possible where some entropies are 0.
+    ends = held.new_tensor([-1e-9]), held.new_tensor([math.log(classes)])
     edges = torch.cat([ends[0].minimum(held[:1]), held, ends[1].maximum(held[-1:])])
     apart = edges[1:] > edges[:-1]  # a threshold cannot part equal entropies
     apart[0] = apart[-1] = True
