@@ -17,7 +17,7 @@ MARGIN = 0.1
 """Half the empty strip between classes, in half-widths of the square.
 
 Chosen by trying 0, .05, … .25 with 2,000 training records and scikit-learn's default penalty (C = 1): here the normal
-mixture of Figure 4 comes out at .954, the paper's .95. The hard mixture and the shared threshold do not depend on it.
+mixture of Figure 4 reads s as often as the paper's, .95. The hard mixture and the shared threshold do not depend on it.
 """
 
 
