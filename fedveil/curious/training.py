@@ -48,7 +48,7 @@ def train(
     """
     if epochs < 1:
         raise InputError(f"curious: epochs must be at least 1, got {epochs}")
-    table = _Table.set(game, data, seed, start or {}, pick_device(device))
+    table = Training.set(game, data, seed, start or {}, pick_device(device))
     if not len(table.train["x"]) or not len(table.validation["x"]):
         raise InputError(f"{data.name}: training needs both training and validation records")
     order = torch_generator(seed, "curious", "order")
@@ -70,7 +70,7 @@ def train(
 
 
 @dataclass
-class _Table:
+class Training:
     """Networks, their optimisers, and the records that they learn from and are judged by."""
 
     game: Curious
@@ -89,7 +89,8 @@ class _Table:
     @classmethod
     def set(
         cls, game: Curious, data: AttributeData, seed: int, start: Mapping[str, nn.Module], place: torch.device
-    ) -> _Table:
+    ) -> Training:
+        """Build the networks, from `start` where it names them, and lay out the records."""
         shape = DataShape.of(data)
         modules, optimisers = {}, {}
         for name, player in game.players(shape).items():
