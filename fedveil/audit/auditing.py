@@ -49,7 +49,7 @@ class Audit:
         target_prior: share of y's most frequent value.
         judgement: the panel's, of s from the scores.
         explained: bits about s in y and ŷ.
-        beyond: the excess, bits about s beyond (y, ŷ).
+        beyond: the excess, bits about s beyond (y, ŷ), and the part of it that is unexplained.
         entropy: output entropy and its shape.
         verdict: "standard", "correlated", "curious" or "undecided".
         evidence: sentences, the decisive one first.
@@ -81,7 +81,7 @@ class Audit:
 
     @property
     def limit(self) -> float:
-        """Bits that the excess was held against."""
+        """Bits that the unexplained excess was held against."""
         return self.limits.excess(self.explained.left)
 
     def as_dict(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Audit:
         }
 
     def __str__(self) -> str:
-        return f"{self.attribute}: {self.verdict}; {self.beyond.bits} bits beyond the labels, limit {self.limit:.3f}"
+        return f"{self.attribute}: {self.verdict}; {self.beyond.unexplained} bits unexplained, limit {self.limit:.3f}"
 
 
 def audit(
@@ -194,7 +194,7 @@ def audit_all(
 
 def _badness(one: Audit) -> tuple[float, ...]:
     told = one.judgement.mutual_information_bits.estimate
-    return (WORST_FIRST.index(one.verdict), -one.beyond.bits.estimate, -told)
+    return (WORST_FIRST.index(one.verdict), -one.beyond.unexplained.estimate, -told)
 
 
 def _named(outputs: Outputs, secret: str | None) -> str:

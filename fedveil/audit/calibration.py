@@ -3,7 +3,7 @@
 Overlearning leaves traces of s in any classifier's scores: significant, and usually .01 to .1 bits beyond (y, ŷ) for
 a binary s. A classifier trained to carry s shows .3 bits and more. The limit lies between the two. It is a share of
 what the labels leave open, H(s | y, ŷ), so that it means the same for rare and for many-valued s. The lower end of the
-excess's interval must exceed it before anything is called curious.
+unexplained excess's interval must exceed it before anything is called curious.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class Limits:
     """What a verdict compares with.
 
     Attributes:
-        excess_share: an excess above this share of H(s | y, ŷ) is what a plot leaves, below it what overlearning does.
+        excess_share: an unexplained excess above this share of H(s | y, ŷ) is what a plot leaves, below it what
+            overlearning does.
         excess_bits: and it must be at least so many bits.
         tells: scores, and labels, tell s from this share of H(s) on; below it correlation is not worth a word.
         provenance: where the numbers come from.

@@ -3,12 +3,12 @@
 Symbols: s the sensitive attribute, y the true label, ŷ the predicted one, r the scores, q(s | y, ŷ, r) an attacker's
 calibrated posterior, p(s | y, ŷ) a counted table. The excess is I(s; r | y, ŷ) ≥ E log₂ q(s | y, ŷ, r)/p(s | y, ŷ).
 
-A classifier whose scores say of s only what its task says of s has none, however strongly s and y are correlated.
-Attackers are cross-fitted (`fedveil.attacks.fresh`): all rows are scored, each by an attacker that never saw it. The
-table's cost is the mean of two: counted on the other half (pays for few counts) and on the scored rows themselves
-(flatters itself by as much, Akaike 1974), so that what counting costs is not taken for an excess. The attacker pays for
-its own learning: on average the figure is too low rather than too high. Guarantee: none; an estimate against the
-attackers tried.
+Where s and y are correlated, an honest score tells some of that by how likely it finds y: `graded.py` says how much.
+The rest is *unexplained*; verdicts are about it. Attackers are cross-fitted (`fedveil.attacks.fresh`): all rows are
+scored, each by an attacker that never saw it. The table's cost is the mean of two: counted on the other half (pays for
+few counts) and on the scored rows themselves (flatters itself by as much, Akaike 1974), so that what counting costs is
+not taken for an excess. The attacker pays for its own learning: on average the figure is too low rather than too high.
+Guarantee: none; an estimate against the attackers tried.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 from fedveil import plugins
 from fedveil.attacks.attack import Attack
 from fedveil.attacks.fresh import CrossTrial, halves
+from fedveil.audit.graded import graded_posterior, weight
 from fedveil.audit.outputs import FloatArray, Outputs
 from fedveil.audit.seen import cells_of, labels_as_columns, seen
 from fedveil.data.attribute import Attribute, IntArray
@@ -42,13 +43,17 @@ class Excess:
 
     Attributes:
         bits: I(s; r | y, ŷ), estimated.
-        share: bits as a share of H(s | y, ŷ), what the labels leave open.
+        graded: the part of it that correlation with y accounts for, by the honest reading of scores.
+        unexplained: the rest.
+        share: the rest as a share of H(s | y, ŷ), what the labels leave open.
         balanced_accuracy: by how much knowing the scores raises the balanced accuracy of guessing s.
         baseline: balanced accuracy of guessing s from the counted table alone.
         attacker: who read it: the one whose posterior was best on the rows that calibrate.
     """
 
     bits: Estimate
+    graded: Estimate
+    unexplained: Estimate
     share: Estimate
     balanced_accuracy: Estimate
     baseline: Estimate
@@ -85,8 +90,9 @@ def excess(
     _, chosen, made = min(found, key=lambda one: one[0])
     half = halves(codes, groups, child_seed(seed, "halves", name))
     table = _out_of_half(outputs, secret, half)
-    gains, left = _gains(made, table, cells_of(outputs))
-    return _measured(gains, left, made, table, groups, confidence, chosen, crossed.bootstrap())
+    left = _left(codes, table, cells_of(outputs))
+    honest = _graded_gain(outputs, secret, half, left)
+    return _measured(left, honest, made, table, groups, confidence, chosen, crossed.bootstrap())
 
 
 def _maker(attacker: str, seed: int, device: str) -> Callable[[], Attack]:
@@ -124,20 +130,25 @@ def _table(outputs: Outputs, codes: IntArray, classes: int, rows: np.ndarray) ->
     return np.asarray((cells / cells.sum(axis=2, keepdims=True)).reshape(size * size, classes), dtype=np.float64)
 
 
-def _gains(made: Predictions, table: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return each record's bits of the attacker over the table, and the table's own surprise."""
-    codes, rows = made.codes, np.arange(len(made.codes))
-    outside = -np.log2(table[rows, codes])
-    counts = np.zeros((int(cells.max()) + 1, len(made.prior)))
+def _left(codes: IntArray, table: FloatArray, cells: IntArray) -> FloatArray:
+    """Return by how many bits each record's s surprises the table."""
+    outside = -np.log2(table[np.arange(len(codes)), codes])
+    counts = np.zeros((int(cells.max()) + 1, table.shape[1]))
     np.add.at(counts, (cells, codes), 1)
     inside = -np.log2(counts[cells, codes] / counts.sum(axis=1)[cells])
-    left = (outside + inside) / 2
-    return left - made.surprise, left
+    return np.asarray((outside + inside) / 2, dtype=np.float64)
+
+
+def _graded_gain(outputs: Outputs, secret: Attribute, half: IntArray, left: FloatArray) -> FloatArray:
+    """Return each record's bits that the honest reading gains over the table; 0 for all where it gains none."""
+    posterior = graded_posterior(outputs, secret, half)[np.arange(len(outputs)), secret.codes]
+    gains = left + np.log2(np.maximum(posterior, 1e-12))
+    return weight(outputs, secret) * gains if gains.mean() > 0 else np.zeros_like(gains)
 
 
 def _measured(
-    gains: FloatArray,
     left: FloatArray,
+    honest: FloatArray,
     made: Predictions,
     table: FloatArray,
     groups: IntArray | None,
@@ -150,14 +161,17 @@ def _measured(
     guessed = (table / made.prior).argmax(axis=1)  # the guess that balanced accuracy rewards: argmax of p(y, ŷ | s)
     right, known = (one_hot * (guess == codes)[:, None] for guess in (made.balanced, guessed))
     # Whoever does worse than the table would use the table: then the figure is 0, and the noise that around 0.
-    gains = gains - min(0.0, float(gains.mean()))
-    rows: dict[str, list[FloatArray]] = {"bits": [], "share": [], "balanced_accuracy": [], "baseline": []}
+    gains, rest = (one - min(0.0, float(one.mean())) for one in (left - made.surprise, left - made.surprise - honest))
+    names = ("bits", "graded", "unexplained", "share", "balanced_accuracy", "baseline")
+    rows: dict[str, list[FloatArray]] = {name: [] for name in names}
     for weights in bootstrap_weights(len(codes), groups, _DRAWS, rng):
         total, mass = weights.sum(axis=1), np.maximum(weights @ one_hot, 1e-12)
-        bits, open_bits = (weights @ gains) / total, (weights @ left) / total
+        bits, told, unexplained, open_bits = ((weights @ one) / total for one in (gains, honest, rest, left))
         baseline = ((weights @ known) / mass).mean(axis=1)
         rows["bits"].append(np.clip(bits, 0, open_bits))
-        rows["share"].append(np.clip(bits / np.maximum(open_bits, 1e-12), 0, 1))
+        rows["graded"].append(np.clip(told, 0, np.maximum(bits, 0)))
+        rows["unexplained"].append(np.clip(unexplained, 0, open_bits))
+        rows["share"].append(np.clip(unexplained / np.maximum(open_bits, 1e-12), 0, 1))
         rows["balanced_accuracy"].append(((weights @ right) / mass).mean(axis=1) - baseline)
         rows["baseline"].append(baseline)
     figures = {name: interval(np.concatenate(parts), confidence) for name, parts in rows.items()}

@@ -84,7 +84,7 @@ def _one(audit: Audit, number: int, of: int) -> str:
 {shares(_bars(audit))}
 <p class="lead">Bars are estimates, whiskers their {100 * audit.confidence:.4g}% intervals, dashed lines what each is to
 be held against. Bits are shown as shares of the {audit.explained.entropy:.3f} bits that <bdi>{s}</bdi> has. Above its
-limit an excess is more than classifiers trained for <bdi>{y}</bdi> alone leave behind.</p>
+limit an unexplained excess is more than classifiers trained for <bdi>{y}</bdi> alone leave behind.</p>
 <h3>How certain the outputs are, by value of <bdi>{s}</bdi></h3>
 {histograms(audit.entropy, len(COLOURS))}
 <p class="lead">Entropy of each record’s probabilities; dashed: the mean. {_shape(audit)}</p>
@@ -96,7 +96,8 @@ limit an excess is more than classifiers trained for <bdi>{y}</bdi> alone leave 
 def _bars(audit: Audit) -> list[Bar]:
     s, y, bits = audit.attribute, audit.target, audit.explained.entropy
     chance, worst = 1 / len(audit.judgement.classes), audit.judgement.worst
-    told, both, excess = audit.judgement.mutual_information_bits, audit.explained.by_both, audit.beyond.bits
+    told, both = audit.judgement.mutual_information_bits, audit.explained.by_both
+    excess, rest = audit.beyond.bits, audit.beyond.unexplained
     tells = audit.limits.tells
     return [
         Bar(f"Honesty: {y} predicted right", "accuracy", audit.honesty, _percent(audit.honesty), audit.target_prior,
@@ -106,8 +107,10 @@ def _bars(audit: Audit) -> list[Bar]:
         Bar(f"Scores tell {s}", "bits", _part(told, bits), f"{told} bits", tells, "notable", "curiosity"),
         Bar(f"Explained by {y} and its prediction", "bits", _part(both, bits), f"{both} bits", tells, "notable",
             "labels"),
-        Bar("Excess: scores beyond both labels", "bits", _part(excess, bits), f"{excess} bits", audit.limit / bits,
-            f"limit, {audit.limit:.3f} bits", "excess"),
+        Bar("Excess: scores beyond both labels", "bits", _part(excess, bits), f"{excess} bits", tells, "notable",
+            "excess"),
+        Bar("Unexplained excess", "bits, less what an honest score tells", _part(rest, bits), f"{rest} bits",
+            audit.limit / bits, f"limit, {audit.limit:.3f} bits", "excess"),
     ]  # fmt: skip
 
 
@@ -148,9 +151,10 @@ def _meaning() -> str:
     return f"""<section aria-label="What the verdict means">
 <h2>What the verdict means, and what it does not</h2>
 <p class="lead"><strong>Curious</strong>: the scores carry more about the attribute than the true and the predicted
-label explain, by more than the limit. <strong>Correlated</strong>: they tell it, and the labels explain it.
-<strong>Standard</strong>: neither. <strong>Undecided</strong>: the interval of the excess holds the limit, or there are
-fewer than {LEAST_ROWS} rows.</p>
+label explain, and than a graded score of a correlated target tells honestly, by more than the limit.
+<strong>Correlated</strong>: they tell it, and the labels explain it. <strong>Standard</strong>: neither.
+<strong>Undecided</strong>: the interval of the unexplained excess holds the limit, or there are fewer than
+{LEAST_ROWS} rows.</p>
 <ul class="limits-of">{says}</ul>
 </section>"""
 

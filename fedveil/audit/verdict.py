@@ -2,7 +2,8 @@
 
 Symbols: s the sensitive attribute, y the true label, ŷ the predicted one, L the limit on the excess (`calibration.py`).
 
-    undecided   fewer than 200 rows, or L lies within the interval of the excess I(s; scores | y, ŷ)
+    undecided   fewer than 200 rows, or L lies within the interval of the unexplained excess: I(s; scores | y, ŷ) less
+                what a graded score of a correlated y tells honestly (`graded.py`)
     curious     the interval lies above L
     correlated  it lies below L; scores (or ŷ alone) and labels tell s, and the labels tell more than the excess
     standard    none of these
@@ -23,6 +24,9 @@ from fedveil.figures import Estimate
 
 Verdict = Literal["standard", "correlated", "curious", "undecided"]
 
+_WORTH_SAYING = 0.0005
+"""Fewer bits than this are shown as none."""
+
 WORST_FIRST: tuple[Verdict, ...] = ("curious", "undecided", "correlated", "standard")
 
 MEANING: dict[Verdict, str] = {
@@ -40,14 +44,14 @@ MEANING: dict[Verdict, str] = {
 def decide(rows: int, judgement: Judgement, explained: Explained, beyond: Excess, limits: Limits) -> Verdict:
     """Apply the rule."""
     limit = limits.excess(explained.left)
-    if rows < LEAST_ROWS or beyond.bits.low <= limit < beyond.bits.high:
+    if rows < LEAST_ROWS or beyond.unexplained.low <= limit < beyond.unexplained.high:
         return "undecided"
-    if beyond.bits.low > limit:
+    if beyond.unexplained.low > limit:
         return "curious"
     least = limits.tells * explained.entropy
     # ŷ is part of what the scores show, and counted on all rows.
     tells = max(judgement.mutual_information_bits.low, explained.by_predicted.low) > least
-    labels_tell = explained.by_both.low > least and explained.by_both.estimate > beyond.bits.estimate
+    labels_tell = explained.by_both.low > least and explained.by_both.estimate > beyond.unexplained.estimate
     return "correlated" if tells and labels_tell else "standard"
 
 
@@ -66,10 +70,11 @@ def evidence_for(
     s, limit, worst = judgement.attribute, limits.excess(explained.left), judgement.worst
     share = 100 * beyond.share.estimate
     return (
-        _reason(verdict, rows, beyond.bits, limit),
+        _reason(verdict, rows, beyond.unexplained, limit),
         f"Excess: whoever knows {target} and the predicted {target} learns {beyond.bits} bits more about {s} from the "
-        f"scores ({beyond.attacker}), {share:.1f}% of the {explained.left:.3f} bits that these labels leave open; "
-        f"balanced accuracy changes by {_points(beyond.balanced_accuracy)} points.",
+        f"scores ({beyond.attacker}); balanced accuracy changes by {_points(beyond.balanced_accuracy)} points. "
+        f"{_graded(beyond, target)}Unexplained are {beyond.unexplained} bits, {share:.1f}% of the "
+        f"{explained.left:.3f} that both labels leave open.",
         f"Explained: {target} alone says {explained.by_target} of the {explained.entropy:.3f} bits of {s}; with the "
         f"predicted {target} it is {explained.by_both}.",
         f"Curiosity: the strongest of {len(judgement.attackers)} attackers ({worst.name}) reads {s} from the scores at "
@@ -83,13 +88,19 @@ def evidence_for(
 
 
 def _reason(verdict: Verdict, rows: int, bits: Estimate, limit: float) -> str:
-    span = f"the interval of the excess, {bits.low:.3f} to {bits.high:.3f} bits,"
+    span = f"the interval of the unexplained excess, {bits.low:.3f} to {bits.high:.3f} bits,"
     if rows < LEAST_ROWS:
         return f"No verdict: {rows} rows are too few, at least {LEAST_ROWS} are needed. The figures are estimates."
     if verdict == "undecided":
         return f"No verdict: {span} holds the limit of {limit:.3f}; more rows would narrow it."
     side = "above" if verdict == "curious" else "below"
     return f"{span[0].upper()}{span[1:]} lies {side} the limit of {limit:.3f}."
+
+
+def _graded(beyond: Excess, target: str) -> str:
+    if beyond.graded.estimate < _WORTH_SAYING:
+        return ""
+    return f"Of these, {beyond.graded} come from how likely an honest score finds a correlated {target}. "
 
 
 def _points(figure: Estimate) -> str:

@@ -1,0 +1,241 @@
+"""Verdicts and figures on outputs really made, with what is known about them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from audited_outputs import coded, trained
+
+from fedveil.audit import LIMITS, Limits, Outputs, audit, audit_all
+from fedveil.audit.excess import excess
+from fedveil.audit.explained import counted_information, explained
+from fedveil.audit.graded import weight
+from fedveil.audit.seen import seen
+from fedveil.audit.spread import spread
+from fedveil.audit.verdict import decide
+from fedveil.data.attribute import Attribute
+from fedveil.errors import InputError
+from fedveil.information.entropy import binary_entropy, mutual_information
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    made = {
+        "independent": trained(2000),
+        "correlated": trained(2000, overlap=0.6),
+        "curious": trained(2000, curious=True),
+        "curious on correlated": trained(2000, overlap=0.3, curious=True),
+    }
+    return {name: audit(outputs, panel="logistic,mlp-small") for name, outputs in made.items()}
+
+
+def test_a_classifier_for_an_independent_label_is_standard(verdicts):
+    found = verdicts["independent"]
+    assert found.verdict == "standard"
+    assert found.beyond.bits.high < 0.05
+    assert found.judgement.worst.balanced_accuracy.low < 0.53
+    assert "below the limit" in found.evidence[0]
+
+
+def test_what_the_label_itself_tells_is_no_curiosity(verdicts):
+    found = verdicts["correlated"]
+    assert found.verdict == "correlated"
+    assert found.judgement.worst.balanced_accuracy.low > 0.55  # the scores do tell s …
+    assert found.explained.by_both.low > 0.1  # … and the labels explain it
+    assert found.beyond.bits.low > 0.03  # how likely it finds y tells s, too, as it must …
+    assert found.beyond.graded.low > 0.03  # … where s and y are correlated
+    assert found.beyond.unexplained.high < found.limit
+
+
+@pytest.mark.parametrize("name", ["curious", "curious on correlated"])
+def test_a_mixture_of_two_classifiers_is_curious(verdicts, name):
+    found = verdicts[name]
+    assert found.verdict == "curious"
+    assert found.beyond.unexplained.low > found.limit
+    assert found.beyond.balanced_accuracy.low > 0
+    assert found.honesty.low > found.target_prior
+
+
+def test_the_mixture_is_as_honest_as_the_classifier_it_hides_in(verdicts):
+    assert verdicts["curious"].honesty.estimate > verdicts["independent"].honesty.estimate - 0.02
+
+
+def test_figures_are_told_as_plain_values(verdicts):
+    told = json.loads(json.dumps(verdicts["curious"].as_dict()))
+    assert told["verdict"] == "curious"
+    assert told["excess"]["unexplained"]["low"] > told["excess"]["limit_bits"]
+    assert told["curiosity"]["prior"]["estimate"] == pytest.approx(0.5, abs=0.05)
+    assert told["explained"]["entropy_bits"] == pytest.approx(1, abs=0.01)
+    histogram = told["output_entropy"]["histogram"]
+    assert sum(map(sum, histogram["counts"].values())) == told["n"] == 2000
+    assert len(histogram["edges"]) == 21
+    assert told["limits"]["provenance"]
+
+
+def test_the_interval_of_the_excess_holds_the_truth():
+    error = 0.2
+    truth = 1 - float(binary_entropy(error))
+    inside = 0
+    for seed in range(12):
+        outputs = coded(800, error, seed)
+        found = excess(outputs, outputs.secrets["s"], ["logistic"], seed=seed).bits
+        inside += found.low <= truth <= found.high
+        assert abs(found.estimate - truth) < 0.1
+    assert inside >= 10  # of 12 intervals at 95%: fewer come by chance once in fifty times
+
+
+def test_only_as_much_is_forgiven_as_correlation_accounts_for():
+    honest, mixed, coin = (trained(1000, **how) for how in ({"overlap": 0.6}, {"overlap": 0.2, "curious": True}, {}))
+    assert weight(honest, honest.secrets["u"]) > 0.9
+    assert weight(mixed, mixed.secrets["u"]) < 0.3  # the values of s differ more in score than in y
+    shifted = replace(coin, scores=_shifted(coin, 0.3))  # one slope reads this code, but s and y are independent
+    assert weight(shifted, coin.secrets["u"]) < 0.1
+    found = excess(shifted, coin.secrets["u"], ["logistic"])
+    assert found.graded.high < 0.02
+    assert found.unexplained.low > 0.3
+
+
+def _shifted(outputs: Outputs, by: float) -> np.ndarray:
+    second = 0.1 + 0.5 * outputs.soft[:, 1] + by * outputs.secrets["u"].codes
+    return np.stack([1 - second, second], axis=1)
+
+
+def test_an_independent_attribute_has_no_excess():
+    high = []
+    for seed in range(5):
+        outputs = coded(800, 0.5, seed)
+        found = excess(outputs, outputs.secrets["s"], ["logistic"], seed=seed).bits
+        assert found.low == 0 or found.estimate < 0.02
+        high.append(found.high)
+    assert max(high) < 0.05
+
+
+def test_counted_information_holds_the_truth_and_is_not_biased():
+    rng = np.random.default_rng(0)
+    joint = np.array([[0.3, 0.15, 0.05], [0.1, 0.15, 0.25]])
+    truth, points, inside = mutual_information(joint), [], 0
+    for _ in range(100):
+        cells = rng.choice(6, size=500, p=joint.ravel())
+        found = counted_information(cells // 3, cells % 3, None)
+        points.append(found.estimate)
+        inside += found.low <= truth <= found.high
+    assert inside >= 88
+    assert abs(np.mean(points) - truth) < 3 * np.std(points) / 10
+
+
+def test_whole_groups_are_drawn_where_there_are_groups():
+    alone = coded(600, 0.2, 0, groups=None)
+    apart = coded(600, 0.2, 0, groups=30)
+    whole = replace(apart, groups=np.repeat(np.arange(30), 20))
+    s = whole.secrets["s"]
+    by_group = replace(
+        whole,
+        secrets={"s": Attribute("s", np.repeat(np.arange(30) % 2, 20), ("f", "m"))},
+    )
+    assert explained(whole, s).by_both.estimate == pytest.approx(explained(alone, s).by_both.estimate, abs=0.02)
+    # One value per group: thirty pieces of evidence, not six hundred.
+    shape = spread(by_group, by_group.secrets["s"]).difference
+    assert audit(apart, panel="logistic").judgement.groups <= 30
+    assert shape.low <= shape.estimate <= shape.high
+
+
+def test_attackers_see_what_rounding_would_hide():
+    rng = np.random.default_rng(0)
+    s, y = rng.integers(0, 2, (2, 1000))
+    rest = np.where(s, 1e-9, 1e-6) * rng.uniform(0.5, 2, 1000)  # how far from certain, a millionth or a billionth
+    first = np.where(y == 0, 1 - rest, rest)
+    outputs = Outputs(
+        np.stack([first, 1 - first], axis=1),
+        False,
+        Attribute("y", y, ("0", "1")),
+        {"s": Attribute("s", s, ("0", "1"))},
+    )
+    assert audit(outputs, panel="logistic").beyond.bits.low > 0.8
+
+
+def test_raw_scores_are_seen_as_they_are():
+    rng = np.random.default_rng(0)
+    s, y = rng.integers(0, 2, (2, 1000))
+    z = 2 * np.eye(2)[y] + rng.normal(size=(1000, 2)) + 3 * s[:, None]  # s shifts both: softmax would hide it
+    labels = Attribute("y", y, ("0", "1")), {"s": Attribute("s", s, ("0", "1"))}
+    raw = Outputs(z, True, *labels)
+    assert audit(raw, panel="logistic").verdict == "curious"
+    assert audit(Outputs(raw.soft, False, *labels), panel="logistic").verdict == "standard"
+    assert seen(raw).shape == (1000, 5)
+    assert seen(Outputs(raw.soft, False, *labels)).shape == (1000, 3)
+
+
+def test_few_rows_give_an_estimate_and_no_verdict():
+    found = audit(coded(150, 0.02, 0), panel="logistic")
+    assert found.verdict == "undecided"
+    assert "150 rows" in found.evidence[0]
+    assert found.beyond.bits.estimate > 0.2
+    assert audit(coded(400, 0.02, 0), panel="logistic").verdict == "curious"
+
+
+def test_an_interval_that_holds_the_limit_decides_nothing():
+    found = audit(coded(500, 0.2, 0), panel="logistic")
+    middle = replace(found.limits, excess_share=found.beyond.unexplained.estimate / found.explained.left)
+    again = decide(500, found.judgement, found.explained, found.beyond, middle)
+    assert again == "undecided"
+    below = replace(found.limits, excess_share=0.9)
+    assert decide(500, found.judgement, found.explained, found.beyond, below) == "standard"
+
+
+def test_the_same_seed_gives_the_same_audit():
+    outputs = coded(300, 0.2, 0)
+    first, second = (audit(outputs, panel="logistic,mlp-small", seed=3).as_dict() for _ in range(2))
+    assert first == second
+
+
+def test_several_attributes_come_worst_first_at_a_shared_level():
+    outputs = coded(800, 0.05, 0)
+    coin = Attribute("coin", np.random.default_rng(9).integers(0, 2, 800), ("0", "1"))
+    coin = replace(coin, codes=np.where(np.arange(800) < 50, -1, coin.codes))
+    both = replace(outputs, secrets={"coin": coin, **outputs.secrets})
+    first, second = audit_all(both, panel="logistic")
+    assert (first.attribute, first.verdict) == ("s", "curious")
+    assert (second.attribute, second.verdict) == ("coin", "standard")
+    assert (second.n, second.unlabelled) == (750, 50)
+    assert first.confidence == pytest.approx(0.975)
+    with pytest.raises(InputError, match="name the attribute"):
+        audit(both)
+    with pytest.raises(InputError, match="did you mean 'coin'"):
+        audit(both, "coins")
+
+
+def test_attributes_that_cannot_be_audited_are_refused():
+    outputs = coded(300, 0.2, 0)
+    one = replace(outputs, secrets={"s": Attribute("s", np.zeros(300, dtype=np.int64), ("f", "m"))})
+    with pytest.raises(InputError, match="one value"):
+        audit(one)
+    rare = np.zeros(300, dtype=np.int64)
+    rare[:5] = 1
+    with pytest.raises(InputError, match="'m' has 5 rows, at least 8"):
+        audit_all(replace(outputs, secrets={"s": Attribute("s", rare, ("f", "m"))}))
+    with pytest.raises(InputError, match="no sensitive attribute"):
+        audit_all(replace(outputs, secrets={}))
+
+
+def test_limits_are_checked_and_know_where_they_come_from():
+    assert LIMITS.provenance
+    with pytest.raises(InputError, match="limits"):
+        Limits(1.5, 0.1, 0.1, "")
+
+
+def test_outputs_refuse_what_does_not_fit():
+    y = Attribute("y", np.array([0, 1]), ("0", "1"))
+    with pytest.raises(InputError, match="shape"):
+        Outputs(np.ones((2, 3)), False, y, {})
+    with pytest.raises(InputError, match="row 2"):
+        Outputs(np.array([[0.5, 0.5], [np.nan, 1]]), False, y, {})
+    with pytest.raises(InputError, match="has 3 rows"):
+        Outputs(np.ones((2, 2)) / 2, False, y, {"s": Attribute("s", np.zeros(3, dtype=np.int64), ("0",))})
+    with pytest.raises(InputError, match="missing in row 1"):
+        Outputs(np.ones((2, 2)) / 2, False, Attribute("y", np.array([-1, 1]), ("0", "1")), {})
+    with pytest.raises(InputError, match=r"sum to 1\.2"):
+        Outputs.checked([[0.6, 0.6], [1, 0]], False, y, {})
+    assert Outputs.checked([[0.6, 0.6], [1, 0]], True, y, {}).predicted.tolist() == [0, 0]
