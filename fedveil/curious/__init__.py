@@ -6,7 +6,9 @@ users may do to such a classifier.
 """
 
 from fedveil.curious.classifier import Classifier
+from fedveil.curious.distillation import distil
 from fedveil.curious.federated import fine_tune, from_run
+from fedveil.curious.pruning import prune
 from fedveil.curious.training import train
 
-__all__ = ["Classifier", "fine_tune", "from_run", "train"]
+__all__ = ["Classifier", "distil", "fine_tune", "from_run", "prune", "train"]

@@ -57,6 +57,7 @@ def measure(
     secret: str,
     *,
     attackers: str = "quick",
+    fresh: bool = False,
     most: int | None = None,
     draws: int = 1000,
     seed: int = 0,
@@ -72,18 +73,19 @@ def measure(
         data: with the target, the secret and all three splits.
         secret: s.
         attackers: the panel: "full", "quick" or names, "a,b".
-        most: attackers learn from at most so many training records, drawn at random; all by default.
+        fresh: try attackers, too, who learn from test records, each half's from the other half: F overfits its training
+            records, whose outputs look unlike others'.
+        most: attackers are given at most so many records of each split, drawn at random; all by default.
         draws: bootstrap draws behind each interval.
         seed: of the panel and of what is drawn.
         progress: called with a line whenever an attacker starts.
     """
-    rows = data.rows(Split.TRAIN)
-    if most is not None and most < len(rows):
-        drawn = np.sort(numpy_generator(seed, "curious", "auxiliary").choice(rows, size=most, replace=False))
-        data = data.take(np.sort(np.concatenate([drawn, np.flatnonzero(data.split != Split.TRAIN)])))
-    train, validation, test = (classifier.outputs(data, split) for split in Split)
-    view = View.apart(*(_pool(outputs, secret) for outputs in (train, validation, test)))
-    judgement = panel(attackers, seed=seed, draws=draws, progress=progress).judge(view, secret)
+    pools = [classifier.outputs(data, split) for split in Split]
+    test = pools[2]
+    if most is not None:
+        pools = [_some(one, most, seed) for one in pools]
+    view = View.apart(*(_pool(outputs, secret) for outputs in pools))
+    judgement = panel(attackers, seed=seed, draws=draws, fresh=fresh, progress=progress).judge(view, secret)
     known = test.take(test.secrets[secret].known)
     own = None
     if secret in classifier.attacks or secret in classifier.thresholds:
@@ -100,6 +102,14 @@ def share(right: npt.NDArray[np.bool_], confidence: float = 0.95) -> Estimate:
     point = float(np.mean(right))
     low, high = smoothed_interval(np.array([point]), np.array([len(right)]), confidence)
     return Estimate(point, min(low, point), max(high, point), confidence)
+
+
+def _some(outputs: Outputs, most: int, seed: int) -> Outputs:
+    """Draw records at random, in their order; always the same ones of as many."""
+    if len(outputs) <= most:
+        return outputs
+    drawn = numpy_generator(seed, "curious", "measured").choice(len(outputs), size=most, replace=False)
+    return outputs.take(np.sort(drawn))
 
 
 def _pool(outputs: Outputs, secret: str) -> Pool:
