@@ -37,6 +37,8 @@ def prune(classifier: Classifier, amount: float, *, scope: Scope = "layer") -> C
     if scope not in get_args(Scope):
         raise InputError(f"prune: scope {scope!r} is not known: choose {' or '.join(get_args(Scope))}")
     network = copy.deepcopy(classifier.network)
+    for parameter in network.parameters():
+        parameter.data = parameter.data.contiguous()  # PyTorch prunes no weights that lie channels last
     layers = [(part, "weight") for part in network.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
     if scope == "network":
         torch_prune.global_unstructured(layers, torch_prune.L1Unstructured, amount=amount)
