@@ -24,8 +24,12 @@ __all__ = ["EXPERIMENTS", "KINDS", "Experiment", "Kept", "Played", "Shown", "mak
 KINDS: dict[str, type[Shown]] = {kind.kind: kind for kind in (MethodMatrix, LossesByStrength, Maps, MatchedLeakage)}
 
 EXPERIMENTS = {
+    "audit-verdicts": "audit_verdicts:AuditVerdicts",
     "convergence": "convergence:Convergence",
+    "curious-distillation": "curious_distillation:CuriousDistillation",
+    "curious-pruning": "curious_pruning:CuriousPruning",
     "curious-synthetic": "curious_synthetic:CuriousSynthetic",
+    "curious-tables": "curious_tables:CuriousTables",
     "reconstruction": "reconstruction:Reconstructions",
     "shield-cost": "shield_cost:ShieldCost",
     "transfer": "transfer:Transfer",

@@ -1,0 +1,210 @@
+"""How tables of curious classifiers are laid out: the paper beside them, how far secrets got, notes, picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fedveil.reproductions.shown import PaperFigures
+
+FIGURES = ("honesty", "curiosity", "entropy")
+_CLASSES = ("age_classes", "race_classes")
+COLOURS = ("#1b6ca8", "#b5471b", "#2a7f5b", "#7a4fa3", "#c2952b", "#5a5a5a", "#c4577f", "#3fa7b8")
+
+
+def printed(paper: PaperFigures, row: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the paper prints for a row, word for word.
+
+    An entry names its table and setting, where it stands (`at`), and its figures; one with `over` holds a figure for
+    each of its `values`.
+    """
+    for one in paper:
+        at = {**one.get("at", {}), **({"secret": one["secret"]} if "secret" in one else {})}
+        here = {**row["point"], "secret": row["secret"]}
+        if (one.get("table"), one.get("setting")) != (row["table"], row["setting"]):
+            continue
+        if any(here.get(name) != value for name, value in at.items()):
+            continue
+        if "over" not in one:
+            return {name: str(one[name]) for name in FIGURES if name in one}
+        if here.get(one["over"]) in one["values"]:
+            place = one["values"].index(here[one["over"]])
+            return {name: str(one[name][place]) for name in FIGURES if name in one}
+    return {}
+
+
+def add_ways(rows: Sequence[dict[str, Any]]) -> None:
+    """Say of each curious row how far its curiosity went from a standard classifier's to a dedicated one's.
+
+    By the maker's G it is accuracy, by retrained attackers balanced accuracy; the standard row is that of the same
+    table and place, with the same kind of output where there is one.
+    """
+    for row in rows:
+        if row["dedicated"] or not row["curious"]:
+            continue
+        same = [one for one in rows if not one["curious"] and not one["dedicated"] and _place(one) == _place(row)]
+        same.sort(key=lambda one: one["output"] != row["output"])
+        best = [one for one in rows if one["dedicated"] and one["secret"] == row["secret"] and _fits(one, row)]
+        if not same or not best:
+            continue
+        for name in ("own", "balanced"):
+            low, high = same[0][name]["estimate"], best[0][name]["estimate"]
+            # Where the dedicated classifier hardly knows more, a share of the way says nothing.
+            row[f"way_{name}"] = (row[name]["estimate"] - low) / (high - low) if high - low > 0.01 else None
+
+
+def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    options = {name: value for name, value in row["point"].items() if name.endswith("_classes")}
+    return row["target"], row["secret"], sorted(options.items()), row["together"] if len(row["together"]) > 1 else None
+
+
+def _fits(dedicated: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Tell whether a dedicated classifier tells the same values of the secret apart."""
+    return bool(dedicated["S"] == row["S"])
+
+
+def percent(figure: Mapping[str, float] | None) -> str:
+    """Return a share in percent: mean ± standard deviation over runs, or with its interval."""
+    if figure is None:
+        return "–"
+    point = f"{100 * figure['estimate']:.1f}"
+    if "deviation" in figure:
+        return f"{point} ± {100 * figure['deviation']:.1f}"
+    return f"{point} [{100 * figure['low']:.1f}, {100 * figure['high']:.1f}]"
+
+
+def named(row: Mapping[str, Any]) -> str:
+    """Return a row's setting, with what varies besides classes."""
+    further = [
+        f"{name} {'-'.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in row["point"].items()
+        if name not in _CLASSES
+    ]
+    return ", ".join([row["setting"], *further])
+
+
+def task(row: Mapping[str, Any]) -> str:
+    """Return y and s with their numbers of classes."""
+    if row["dedicated"]:
+        return f"{row['secret']} {row['S']}, dedicated"
+    together = f" (of {' and '.join(row['together'])})" if len(row["together"]) > 1 else ""
+    return f"{row['target']} {row['Y']} / {row['secret']} {row['S']}{together}"
+
+
+def tables(found: dict[str, Any]) -> list[Table]:
+    """Return each table's honesty and curiosity, all outputs' shape, and joint distributions."""
+    made = [
+        _told(name, [row for row in found["rows"] if row["table"] == name], found["runs"])
+        for name in dict.fromkeys(row["table"] for row in found["rows"])
+    ]
+    made.append(_shapes(found))
+    return made + ([_joints(found)] if found["joints"] else [])
+
+
+def _headed(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title)
+    for heading in (*left, *right):
+        table.add_column(heading, justify="left" if heading in left else "right")
+    return table
+
+
+def _told(name: str, rows: Sequence[Mapping[str, Any]], runs: int) -> Table:
+    headings = ("δ_y", "paper", "δ_s, own G", "paper", "prior", "retrained", "balanced", "attacker", "way, G", "way")
+    table = _headed(f"{name}: percent, test people, {runs} run(s)", ("y / s", "setting"), headings)
+    for row in rows:
+        paper = row["paper"]
+        ways = ("" if row.get(key) is None else f"{100 * row[key]:.0f}" for key in ("way_own", "way_balanced"))
+        table.add_row(
+            task(row),
+            named(row),
+            percent(row["honesty"]),
+            paper.get("honesty", ""),
+            percent(row["own"]),
+            paper.get("curiosity", ""),
+            f"{100 * row['prior']['estimate']:.1f}",
+            percent(row["accuracy"]),
+            percent(row["balanced"]),
+            row["attacker"],
+            *ways,
+        )
+    return table
+
+
+def _shapes(found: dict[str, Any]) -> Table:
+    headings = ("H(ŷ), bits", "paper", "train − test", "bits about s", "epoch kept", "seconds")
+    table = _headed("Outputs and generalisation (Appendix D)", ("table", "y / s", "setting"), headings)
+    for row in found["rows"]:
+        entropy = row["entropy"]
+        spread = f" ± {entropy['deviation']:.2f}" if "deviation" in entropy else ""
+        table.add_row(
+            row["table"],
+            task(row),
+            named(row),
+            f"{entropy['estimate']:.2f}{spread}",
+            row["paper"].get("entropy", ""),
+            percent(row["gap"]),
+            f"{row['information']['estimate']:.3f}",
+            f"{row['kept']:g} of {row['epochs']}",
+            f"{row['seconds']:.0f}",
+        )
+    return table
+
+
+def _joints(found: dict[str, Any]) -> Table:
+    table = _headed("Table 1A: p(s, y) among training people", ("y / s",), ("p(s, y), a row per s", "paper", "bits"))
+    table.add_column("paper", justify="right")
+    paper = {one["secret"]: one for one in found["paper"] if "joint" in one}
+    for row in found["joints"]:
+        told = paper.get(row["secret"], {})
+        cells = [
+            "; ".join(" ".join(f"{p:.3f}" for p in line) for line in part or [])
+            for part in (row["joint"], told.get("joint"))
+        ]
+        table.add_row(
+            f"{row['target']} / {row['secret']}", *cells, f"{row['information']:.3f}", str(told.get("information", ""))
+        )
+    return table
+
+
+def notes(found: dict[str, Any]) -> list[str]:
+    """Say what the figures rest on."""
+    fresh = (
+        "the training people's outputs or, since F overfits them, from those of the other half of the test people, "
+        "whichever reads more (intervals at 97.5% for the two looks)"
+        if found["fresh"]
+        else "the training people's outputs; too few test people (groups) of some value to learn from them"
+    )
+    lines = [
+        "δ_y: accuracy of F; δ_s: accuracy of the attack G that was trained with F (the paper's figure). Of Std rows "
+        "it is overlearning: G trained beside a standard F. Epochs are chosen on validation people, all figures are "
+        "test people's.",
+        f"Retrained: accuracy and balanced accuracy of the strongest of the panel, who learns from {fresh}. Estimates.",
+        "Way: percent of the way from the standard classifier's curiosity to that of a classifier dedicated to s, by "
+        "G's accuracy and by retrained balanced accuracy.",
+    ]
+    return lines + [str(one["note"]) for one in found["paper"] if "note" in one]
+
+
+def draw(found: dict[str, Any], canvas: Any) -> None:
+    """Draw honesty against curiosity table by table, then Figures 7 and 8 where they were asked for."""
+    from fedveil.reproductions import curious_pictures as pictures
+
+    names = list(dict.fromkeys(row["table"] for row in found["rows"] if not row["dedicated"]))
+    panels: list[tuple[Any, Any]] = [
+        (pictures.trade_off, [row for row in found["rows"] if row["table"] == name]) for name in names
+    ]
+    panels += [(pictures.roc, own) for own in pictures.with_extra(found["rows"], "roc")]
+    panels += [(pictures.entropies, own) for own in pictures.with_extra(found["rows"], "histogram")]
+    columns = min(3, len(panels))
+    lines = -(-len(panels) // columns)
+    canvas.set_size_inches(5.2 * columns, 3.8 * lines)
+    axes = canvas.subplots(lines, columns, squeeze=False).flat
+    for axis, (draw_one, rows) in zip(axes, panels, strict=False):
+        draw_one(axis, rows)
+    for axis in list(axes)[len(panels) :]:
+        axis.axis("off")

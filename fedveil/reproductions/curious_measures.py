@@ -1,0 +1,121 @@
+"""What a classifier's outputs tell: honesty, what G and retrained attackers read, entropies, curves, joint tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedveil.errors import InputError
+from fedveil.measures import bootstrap_weights, interval, smoothed_interval
+from fedveil.randomness import numpy_generator
+
+if TYPE_CHECKING:
+    from fedveil.audit.outputs import Outputs
+    from fedveil.curious import Classifier
+    from fedveil.data import AttributeData
+
+Codes = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+BINS = 40
+"""How finely Figure 8 counts entropies, from 0 to log2 Y bits."""
+
+POINTS = 100
+"""How many points of a ROC curve are kept."""
+
+
+def told_of(
+    classifier: Classifier, pools: tuple[Outputs, Outputs, Outputs], name: str, panel: str, fresh: bool, seed: int
+) -> dict[str, Any]:
+    """Return what the maker's G reads of test people's outputs, and what retrained attackers do.
+
+    F overfits its training people, whose outputs look unlike others'. With `fresh`, attackers who learn from test
+    people (each half's from the other half) are tried beside those who learn from the training people.
+    """
+    from fedveil.attacks import panel as panel_of
+    from fedveil.audit.seen import seen
+    from fedveil.federation.view import Pool, View
+
+    test = pools[2]
+    view = View.apart(*(Pool(seen(one), {name: one.secrets[name]}, one.groups) for one in pools))
+    judged = panel_of(panel, seed=seed, fresh=fresh).judge(view, name)
+    secret = test.secrets[name]
+    guesses = classifier.guesses(test, name)
+    recalls = [float((guesses == code)[secret.codes == code].mean()) for code in np.unique(secret.codes[secret.known])]
+    groups = None if test.groups is None else test.groups[secret.known]
+    return {
+        "S": len(secret.values),
+        "own": share((guesses == secret.codes)[secret.known], groups, seed),
+        "own_balanced": sum(recalls) / len(recalls),
+        "prior": judged.prior.as_dict(),
+        "attacker": judged.worst.name,
+        "accuracy": judged.worst.accuracy.as_dict(),
+        "balanced": judged.worst.balanced_accuracy.as_dict(),
+        "information": judged.mutual_information_bits.as_dict(),
+    }
+
+
+def share(right: npt.NDArray[np.bool_], groups: Codes | None, seed: int) -> dict[str, float]:
+    """Return the share of right guesses with its 95% interval: Agresti and Coull's, or the bootstrap's over groups."""
+    point = float(right.mean())
+    if groups is None:
+        low, high = smoothed_interval(np.array([point]), np.array([len(right)]), 0.95)
+        return {"estimate": point, "low": min(low, point), "high": max(high, point)}
+    weights = bootstrap_weights(len(right), groups, 1000, numpy_generator(seed, "share"))
+    return interval(np.concatenate([(block @ right) / block.sum(axis=1) for block in weights]), 0.95).as_dict()
+
+
+def mean_entropy(outputs: Outputs) -> dict[str, float]:
+    """Return the mean entropy of outputs in bits, with the normal interval of a mean."""
+    held = outputs.entropies
+    point, error = float(held.mean()), float(held.std(ddof=1)) / len(held) ** 0.5
+    return {"estimate": point, "low": point - 1.96 * error, "high": point + 1.96 * error}
+
+
+def histogram(outputs: Outputs) -> list[float]:
+    """Return the shares of outputs in bins of entropy, from 0 to log2 Y bits."""
+    counts = np.histogram(outputs.entropies, BINS, (0, np.log2(len(outputs.y.values)) + 1e-9))[0]
+    return [float(one) for one in counts / counts.sum()]
+
+
+def own_scores(classifier: Classifier, outputs: Outputs, secret: str) -> Floats:
+    """Return what the maker's attack thresholds: the entropy, or the margin of G's scores."""
+    import torch
+
+    if secret in classifier.thresholds:
+        return outputs.entropies
+    with torch.no_grad():
+        logits = classifier.attacks[secret](torch.as_tensor(outputs.scores, dtype=torch.float32))
+    return margin(logits.numpy())
+
+
+def joint(data: AttributeData, secret: str) -> dict[str, Any]:
+    """Return p(s, y) among training people and their mutual information in bits (Table 1A)."""
+    from fedveil.data import Split
+    from fedveil.information.entropy import mutual_information
+
+    assert data.y is not None
+    rows, s = data.rows(Split.TRAIN), data.attribute(secret)
+    table = np.zeros((len(s.values), len(data.y.values)))
+    np.add.at(table, (s.codes[rows], data.y.codes[rows]), 1.0)
+    table /= table.sum()
+    return {"joint": table.tolist(), "information": mutual_information(table)}
+
+
+def margin(scores: Floats) -> Floats:
+    """Return by how much the second of two scores is higher."""
+    if scores.shape[1] != 2:
+        raise InputError(f"experiment: a ROC curve needs two classes, there are {scores.shape[1]}; leave roc out")
+    return scores[:, 1] - scores[:, 0]
+
+
+def roc(codes: Codes, scores: Floats) -> dict[str, Any]:
+    """Return a ROC curve, thinned, and the area under the whole of it."""
+    from sklearn.metrics import roc_auc_score, roc_curve
+
+    wrong, right, _ = roc_curve(codes, scores)
+    places = np.unique(np.linspace(0, len(wrong) - 1, POINTS).round().astype(int))
+    area = float(roc_auc_score(codes, scores))
+    return {"area": area, "wrong": wrong[places].tolist(), "right": right[places].tolist()}
