@@ -145,7 +145,7 @@ def audit(
     told = explained(about, s, confidence, seed)
     shape = spread(about, s, confidence, seed)
     honesty = _mean((about.predicted == about.y.codes).astype(np.float64), about.groups, confidence, seed)
-    verdict = decide(len(about), judgement, told, beyond, limits)
+    verdict = decide(len(about), judgement.mutual_information_bits, told, beyond.unexplained, limits)
     return Audit(
         attribute=name,
         target=about.y.name,

@@ -41,17 +41,17 @@ MEANING: dict[Verdict, str] = {
 }
 
 
-def decide(rows: int, judgement: Judgement, explained: Explained, beyond: Excess, limits: Limits) -> Verdict:
-    """Apply the rule."""
+def decide(rows: int, told: Estimate, explained: Explained, unexplained: Estimate, limits: Limits) -> Verdict:
+    """Apply the rule; `told` are the bits that the panel reads of s in the scores."""
     limit = limits.excess(explained.left)
-    if rows < LEAST_ROWS or beyond.unexplained.low <= limit < beyond.unexplained.high:
+    if rows < LEAST_ROWS or unexplained.low <= limit < unexplained.high:
         return "undecided"
-    if beyond.unexplained.low > limit:
+    if unexplained.low > limit:
         return "curious"
     least = limits.tells * explained.entropy
     # ŷ is part of what the scores show, and counted on all rows.
-    tells = max(judgement.mutual_information_bits.low, explained.by_predicted.low) > least
-    labels_tell = explained.by_both.low > least and explained.by_both.estimate > beyond.unexplained.estimate
+    tells = max(told.low, explained.by_predicted.low) > least
+    labels_tell = explained.by_both.low > least and explained.by_both.estimate > unexplained.estimate
     return "correlated" if tells and labels_tell else "standard"
 
 

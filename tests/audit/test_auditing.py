@@ -29,7 +29,7 @@ def verdicts():
         "curious": trained(2000, curious=True),
         "curious on correlated": trained(2000, overlap=0.3, curious=True),
     }
-    return {name: audit(outputs, panel="logistic,mlp-small") for name, outputs in made.items()}
+    return {name: audit(outputs, panel="logistic,boosting") for name, outputs in made.items()}
 
 
 def test_a_classifier_for_an_independent_label_is_standard(verdicts):
@@ -78,13 +78,14 @@ def test_figures_are_told_as_plain_values(verdicts):
 def test_the_interval_of_the_excess_holds_the_truth():
     error = 0.2
     truth = 1 - float(binary_entropy(error))
-    inside = 0
-    for seed in range(12):
-        outputs = coded(800, error, seed)
-        found = excess(outputs, outputs.secrets["s"], ["logistic"], seed=seed).bits
-        inside += found.low <= truth <= found.high
-        assert abs(found.estimate - truth) < 0.1
-    assert inside >= 10  # of 12 intervals at 95%: fewer come by chance once in fifty times
+    found = []
+    for seed in range(8):
+        outputs = coded(3000, error, seed)
+        found.append(excess(outputs, outputs.secrets["s"], ["logistic"], seed=seed).bits)
+    # Attackers pay for what they learn: a miss lies below the truth, and the lower end is what verdicts rest on.
+    assert sum(one.low <= truth <= one.high for one in found) >= 6
+    assert all(one.low <= truth for one in found)
+    assert np.mean([one.estimate for one in found]) == pytest.approx(truth, abs=0.02)
 
 
 def test_only_as_much_is_forgiven_as_correlation_accounts_for():
@@ -179,15 +180,16 @@ def test_few_rows_give_an_estimate_and_no_verdict():
 def test_an_interval_that_holds_the_limit_decides_nothing():
     found = audit(coded(500, 0.2, 0), panel="logistic")
     middle = replace(found.limits, excess_share=found.beyond.unexplained.estimate / found.explained.left)
-    again = decide(500, found.judgement, found.explained, found.beyond, middle)
+    told = found.judgement.mutual_information_bits, found.explained, found.beyond.unexplained
+    again = decide(500, *told, middle)
     assert again == "undecided"
     below = replace(found.limits, excess_share=0.9)
-    assert decide(500, found.judgement, found.explained, found.beyond, below) == "standard"
+    assert decide(500, *told, below) == "standard"
 
 
 def test_the_same_seed_gives_the_same_audit():
     outputs = coded(300, 0.2, 0)
-    first, second = (audit(outputs, panel="logistic,mlp-small", seed=3).as_dict() for _ in range(2))
+    first, second = (audit(outputs, panel="logistic,boosting", seed=3).as_dict() for _ in range(2))
     assert first == second
 
 
