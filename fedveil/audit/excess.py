@@ -5,10 +5,10 @@ calibrated posterior, p(s | y, ŷ) a counted table. The excess is I(s; r | y, ŷ
 
 Where s and y are correlated, an honest score tells some of that by how likely it finds y: `graded.py` says how much.
 The rest is *unexplained*; verdicts are about it. Attackers are cross-fitted (`fedveil.attacks.fresh`): all rows are
-scored, each by an attacker that never saw it. The table's cost is the mean of two: counted on the other half (pays for
-few counts) and on the scored rows themselves (flatters itself by as much, Akaike 1974), so that what counting costs is
-not taken for an excess. The attacker pays for its own learning: on average the figure is too low rather than too high.
-Guarantee: none; an estimate against the attackers tried.
+scored, each by an attacker that never saw it, trusted as far as `blending.py` says. The table's cost is the mean of
+two: counted on the other half (pays for few counts) and on the scored rows themselves (flatters itself by as much,
+Akaike 1974), so that what counting costs is not taken for an excess. The attacker pays for its own learning: on average
+the figure is too low rather than too high. Guarantee: none; an estimate against the attackers tried.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 from fedveil import plugins
 from fedveil.attacks.attack import Attack
 from fedveil.attacks.fresh import CrossTrial, halves
+from fedveil.audit.blending import blended
 from fedveil.audit.graded import graded_posterior, weight
 from fedveil.audit.outputs import FloatArray, Outputs
 from fedveil.audit.seen import cells_of, labels_as_columns, seen
@@ -48,7 +49,7 @@ class Excess:
         share: the rest as a share of H(s | y, ŷ), what the labels leave open.
         balanced_accuracy: by how much knowing the scores raises the balanced accuracy of guessing s.
         baseline: balanced accuracy of guessing s from the counted table alone.
-        attacker: who read it: the one whose posterior was best on the rows that calibrate.
+        attacker: who read it: for either half of the rows the one who did best on the other half.
     """
 
     bits: Estimate
@@ -79,17 +80,15 @@ def excess(
     name, codes, groups = secret.name, secret.codes, outputs.groups
     people = Pool(seen(outputs), {name: secret}, groups, labels_as_columns(outputs))
     crossed = CrossTrial(seed, _DRAWS, lambda: numpy_generator(seed, "excess", name))
-    found: list[tuple[float, str, Predictions]] = []
+    found: dict[str, Predictions] = {}
     for attacker in attackers:
         if progress:
             progress(f"{name} beyond the labels: {attacker}")
-        calibrated, made = crossed.predictions(
-            attacker, _maker(attacker, child_seed(seed, "excess", name, attacker), device), _alone(people), name, _all
-        )
-        found.append((float(calibrated.surprise.mean()), attacker, made))
-    _, chosen, made = min(found, key=lambda one: one[0])
+        make = _maker(attacker, child_seed(seed, "excess", name, attacker), device)
+        _, found[attacker] = crossed.predictions(attacker, make, _alone(people), name, _all)
     half = halves(codes, groups, child_seed(seed, "halves", name))
     table = _out_of_half(outputs, secret, half)
+    made, chosen = blended(found, table, half)
     left = _left(codes, table, cells_of(outputs))
     honest = _graded_gain(outputs, secret, half, left)
     return _measured(left, honest, made, table, groups, confidence, chosen, crossed.bootstrap())
