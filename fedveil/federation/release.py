@@ -28,19 +28,14 @@ def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatAr
     Where the encoder is a local player, the records are dealt at random to the devices that have played, and
     each is encoded by its own device.
     """
-    functions: dict[Kind, Callable[[Play], Tensor]] = {
-        Kind.REPRESENTATION: run.game.represent,
-        Kind.OUTPUT: run.game.outputs,
-    }
-    if kind not in functions:
-        raise InputError(f"{kind} is not released after training; choose representation or output")
+    function = _released(run, kind)
     rows = run.federation.data.rows(split)
     x = run.judged["x"]
     # Noise is the same again for the same weights, and new for others: a difference of releases must not cancel it.
     state = (run.progress.stage, len(run.history))
     values = x.new_zeros(len(rows), 0)
-    for device, part in _dealt(run, rows, functions[kind]):
-        raw = run.model(device).of_x(functions[kind], x, rows[part]).flatten(1)
+    for device, part in _dealt(run, rows, function):
+        raw = run.model(device).of_x(function, x, rows[part]).flatten(1)
         whose = -1 if device is None else device
         context = Context(
             device=whose,
@@ -56,6 +51,25 @@ def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatAr
             values = raw.new_zeros(len(rows), raw.shape[1])
         values[torch.from_numpy(part).to(x.device)] = message.values
     return values.cpu().numpy().astype(np.float64)
+
+
+def senders(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> IntArray:
+    """Return which device sends each record of a split; 0 for all where they are encoded alike."""
+    rows = run.federation.data.rows(split)
+    owner = np.zeros(len(rows), dtype=np.int64)
+    for device, part in _dealt(run, rows, _released(run, kind)):
+        owner[part] = 0 if device is None else device
+    return owner
+
+
+def _released(run: Run, kind: Kind) -> Callable[[Play], Tensor]:
+    functions: dict[Kind, Callable[[Play], Tensor]] = {
+        Kind.REPRESENTATION: run.game.represent,
+        Kind.OUTPUT: run.game.outputs,
+    }
+    if kind not in functions:
+        raise InputError(f"{kind} is not released after training; choose representation or output")
+    return functions[kind]
 
 
 def released_view(run: Run, kind: Kind = Kind.REPRESENTATION, *, inputs: bool = False) -> View:

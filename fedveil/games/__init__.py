@@ -5,6 +5,7 @@ record, `optimisers.py` how players descend.
 """
 
 from fedveil.games.adversarial import AdversarialTraining
+from fedveil.games.attri_fed import AttriFed
 from fedveil.games.autoencoder import Autoencoder
 from fedveil.games.curious import Curious
 from fedveil.games.dpfe import DPFE
@@ -24,6 +25,7 @@ __all__ = [
     "TAPPFL",
     "Adam",
     "AdversarialTraining",
+    "AttriFed",
     "Autoencoder",
     "Curious",
     "DataShape",

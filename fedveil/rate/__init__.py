@@ -1,0 +1,1 @@
+"""Compressed representations: a learned prior, the code made of it, and messages whose bytes are really counted."""

@@ -1,0 +1,119 @@
+"""Messages: rounded representations as bytes, by range coding (constriction), and back exactly.
+
+A header of 22 bytes (format, the code's digest, records and dimensions, a checksum of all) stands before the payload.
+A message that another code made, or that was cut or altered, is refused.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedveil.errors import InputError
+from fedveil.rate.code import CODED, FAR, FAR_BITS, RAW, IntArray, RateCode
+
+_MAGIC = b"fvR1"
+_HEADER = struct.Struct("<4s8sIHI")
+HEADER_BYTES = _HEADER.size
+_HALF = 2**16
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A message and what it took.
+
+    Attributes:
+        data: header and payload.
+        escaped: records with a number outside of the tables, sent verbatim.
+        estimated_bits: what the code's probabilities promise for the payload.
+    """
+
+    data: bytes
+    escaped: int
+    estimated_bits: float
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of the payload, without the header."""
+        return len(self.data) - HEADER_BYTES
+
+
+def pack(values: IntArray, code: RateCode) -> Packed:
+    """Encode rounded representations (records, dimensions)."""
+    coder = _coder()
+    ways, bits = code.ways_and_bits(values)
+    whole = np.asarray(values).astype(np.int64)
+    queue = coder.queue.RangeEncoder()
+    queue.encode(ways.astype(np.int32), _flags(coder, code))
+    for place, table in enumerate(code.tables):
+        spots = (whole[:, place] - code.low[place]).astype(np.int64)
+        if len(table) > 1:  # a dimension of one number takes nothing
+            queue.encode(spots[ways == CODED].astype(np.int32), _table(coder, table))
+            queue.encode(spots[ways == RAW].astype(np.int32), coder.model.Uniform(len(table)))
+    far = (whole[ways == FAR].reshape(-1) + 2**31).astype(np.int64)
+    for part in (far // _HALF, far % _HALF):
+        queue.encode(part.astype(np.int32), coder.model.Uniform(_HALF))
+    payload = _trimmed(queue.get_compressed())
+    head = (_MAGIC, bytes.fromhex(code.digest)[:8], len(whole), code.width)
+    check = zlib.crc32(payload, zlib.crc32(_HEADER.pack(*head, 0)))
+    return Packed(_HEADER.pack(*head, check) + payload, int((ways == FAR).sum()), float(bits.sum()))
+
+
+def unpack(data: bytes, code: RateCode) -> IntArray:
+    """Decode a message; what another code made, or what is not whole, is refused."""
+    if len(data) < HEADER_BYTES:
+        raise InputError(f"message: {len(data)} bytes are less than its header of {HEADER_BYTES}; ask for it again")
+    magic, digest, count, width, check = _HEADER.unpack_from(data)
+    if magic != _MAGIC:
+        raise InputError("message: does not begin as one of ours; ask the sender what it is")
+    if digest != bytes.fromhex(code.digest)[:8] or width != code.width:
+        raise InputError("message: was made with another prior's code; fetch the sender's, or refuse the message")
+    payload = data[HEADER_BYTES:]
+    if check != zlib.crc32(payload, zlib.crc32(_HEADER.pack(magic, digest, count, width, 0))):
+        raise InputError("message: cut or altered on its way (its checksum differs); ask for it again")
+    coder = _coder()
+    words = np.frombuffer(payload + b"\0" * (-len(payload) % 4), dtype="<u4").astype(np.uint32)
+    queue = coder.queue.RangeDecoder(words)
+    ways = np.asarray(queue.decode(_flags(coder, code), count), dtype=np.int64)
+    whole = np.zeros((count, width), dtype=np.int64)
+    for place, table in enumerate(code.tables):
+        column = np.zeros(count, dtype=np.int64)
+        if len(table) > 1:
+            column[ways == CODED] = queue.decode(_table(coder, table), int((ways == CODED).sum()))
+            column[ways == RAW] = queue.decode(coder.model.Uniform(len(table)), int((ways == RAW).sum()))
+        whole[:, place] = column + code.low[place]
+    numbers = int((ways == FAR).sum()) * width
+    high, low = (np.asarray(queue.decode(coder.model.Uniform(_HALF), numbers), dtype=np.int64) for _ in range(2))
+    whole[ways == FAR] = (high * _HALF + low - 2**31).reshape(-1, width)
+    return whole
+
+
+def verbatim_bytes(count: int, width: int, bits: int = FAR_BITS) -> int:
+    """Return what the same records take as plain floats, 32 or 16 bits a number."""
+    return count * width * bits // 8
+
+
+def _coder() -> Any:
+    try:
+        import constriction
+    except ImportError:
+        raise InputError("messages are coded by constriction: pip install 'fedveil[rate]'") from None
+    return constriction.stream
+
+
+def _flags(coder: Any, code: RateCode) -> Any:
+    shares = np.array([1 - code.raw_share - code.far_share, code.raw_share, code.far_share])
+    return _table(coder, shares)
+
+
+def _table(coder: Any, table: Any) -> Any:
+    return coder.model.Categorical(np.ascontiguousarray(table), perfect=False)
+
+
+def _trimmed(words: Any) -> bytes:
+    """Return the words as bytes without the zeros at the end, which the decoder puts back."""
+    return np.asarray(words, dtype="<u4").tobytes().rstrip(b"\0")
