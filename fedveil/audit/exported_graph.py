@@ -62,8 +62,7 @@ class ExportedGraph:
                 self._held[told["arg"]["name"]] = weights[name] if name in weights else constants[name]
             else:
                 raise Unreadable(f"its graph takes an input of the kind {kind!r}, which is not read")
-        kinds = [next(iter(spec)) for spec in signature["output_specs"]]
-        if set(kinds) != {"user_output"}:
+        if {kind for spec in signature["output_specs"] for kind in spec} != {"user_output"}:
             raise Unreadable("its graph changes its own weights or buffers from call to call")
         given = [spec["user_output"]["arg"]["as_tensor"]["name"] for spec in signature["output_specs"]]
         self.takes, self.gives = ([_port(name, graph["tensor_values"]) for name in names] for names in (taken, given))
@@ -131,7 +130,8 @@ class _Step:
 def _port(name: str, tensors: Mapping[str, Any]) -> Port:
     meta = tensors[name]
     dtype = str(DTYPES.get(meta["dtype"], "")).removeprefix("torch.").replace("bfloat16", "float32")  # numpy has none
-    return Port(name, dtype, tuple(length.get("as_int") for length in meta["sizes"]))
+    lengths = [length.get("as_int") for length in meta["sizes"]]  # None: a symbol, for any length
+    return Port(name, dtype, tuple(one if isinstance(one, int) and one > 0 else None for one in lengths))
 
 
 def _value(argument: Mapping[str, Any], values: Mapping[str, Any]) -> Any:

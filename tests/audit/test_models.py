@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -248,6 +250,38 @@ def test_graphs_that_are_no_graphs(tmp_path: Path) -> None:
     for content in (b"[]", b"{}", b'{"schema_version": {"major": 7}}', b"\xff\xfe", b"[" * 100_000):
         with pytest.raises(InputError, match="export the model again"):
             read_model(rebuilt(path, {"models/model.json": lambda _, content=content: content}))
+
+
+def places(value: object, path: tuple = ()) -> Iterator[tuple]:
+    """Return the paths to everything inside a JSON value."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inside:
+        yield (*path, key)
+        yield from places(one, (*path, key))
+
+
+@pytest.mark.parametrize("member", ["models/model.json", "data/weights/model_weights_config.json"])
+def test_damaged_archives_score_or_are_refused(member: str, tmp_path: Path) -> None:
+    """Whatever one value is replaced by, there are scores or one line, and never another exception."""
+    path = save_pt2(small(), tmp_path / "model.pt2", torch.zeros(2, 3))
+    chance = random.Random(0)
+    refused = 0
+    for _ in range(150):
+
+        def damage(content: dict) -> None:
+            *way, last = chance.choice(
+                [one for one in places(content) if not {"metadata", "module_call_graph"} & {*one}]
+            )
+            inner = content
+            for key in way:
+                inner = inner[key]
+            inner[last] = chance.choice([None, [], {}, -1, 10**30, "x", 1.5, True, {"as_int": -5}])
+
+        try:
+            read_model(rebuilt(path, {member: with_json(damage)})).scores(X)
+        except InputError:
+            refused += 1
+    assert 30 < refused < 150
 
 
 def test_training_mode_is_told(tmp_path: Path) -> None:
