@@ -48,7 +48,7 @@ class AttriFed(Game):
         networks: "paper" (1024-1024) or "light" (256-128).
         rate_per_input: divide the bits by the number of inputs, as the authors did; never with "bound".
         start, growth, steps: the extra terms' weights are start·growth^k, at most 1, over so many steps.
-        rounds: of initialisation, of privatisation in all, and of federated training.
+        initial_rounds, private_rounds, federated_rounds: of the three stages.
     """
 
     attribute: str | tuple[str, ...] = "colour"
@@ -65,7 +65,9 @@ class AttriFed(Game):
     growth: float = 1.5
     steps: int = 18
     privatiser_steps: int = 5
-    rounds: tuple[int, int, int] = (10, 36, 10)
+    initial_rounds: int = 10
+    private_rounds: int = 36
+    federated_rounds: int = 10
     optimiser: Optimiser = Adam(1e-3)
     local_epochs: int = 1
     batch_size: int = 100
@@ -83,7 +85,8 @@ class AttriFed(Game):
         for symbol, weight in (("lam", self.lam), ("beta", self.beta), ("gamma", self.gamma)):
             if not (weight >= 0 and math.isfinite(weight)):
                 raise InputError(f"attri-fed: {symbol} must not be negative, got {weight}")
-        if min(self.width, self.reach, self.steps, self.privatiser_steps, *self.rounds) < 1:
+        rounds = (self.initial_rounds, self.private_rounds, self.federated_rounds)
+        if min(self.width, self.reach, self.steps, self.privatiser_steps, *rounds) < 1:
             raise InputError("attri-fed: width, reach, steps and rounds must be at least 1")
         if not (0 < self.start <= 1 and self.growth >= 1):
             raise InputError("attri-fed: start must lie in (0, 1], growth must be at least 1")
@@ -120,7 +123,7 @@ class AttriFed(Game):
         """Initialisation, privatisation at growing weights, federated training of the head."""
         counts = {name: shape.attributes.get(name, 0) for name in self.names}
         inputs = math.prod(shape.features)
-        first, second, third = self.rounds
+        first, second, third = self.initial_rounds, self.private_rounds, self.federated_rounds
         common: dict[str, Any] = {"local_epochs": self.local_epochs, "batch_size": self.batch_size}
         everything = frozenset({"x", "y", *(f"u:{name}" for name in self.names)})
         everywhere = frozenset({"encoder", "head"})

@@ -15,7 +15,8 @@ from fedveil.games import DataShape, Play
 from fedveil.games.attri_fed import AttriFed
 
 SHAPE = DataShape((6,), 3, {"colour": 4})
-SMALL = {"width": 3, "rounds": (2, 3, 2), "steps": 2, "batch_size": 20, "privatiser_steps": 2}
+ROUNDS = {"initial_rounds": 2, "private_rounds": 3, "federated_rounds": 2}
+SMALL = {"width": 3, "steps": 2, "batch_size": 20, "privatiser_steps": 2, **ROUNDS}
 
 
 def data(n: int = 240) -> AttributeData:
@@ -105,7 +106,7 @@ def test_every_variant_plays_and_sends_whole_numbers(variant, encoders):
 
 @pytest.mark.parametrize("encoders", ["own", "shared"])
 def test_both_engines_play_it_alike(encoders):
-    game = AttriFed(encoders=encoders, **SMALL | {"rounds": (1, 2, 1)})
+    game = AttriFed(encoders=encoders, **SMALL | dict.fromkeys(ROUNDS, 1))
     runs = [
         Run(Federation(data(120), devices=2, engine=engine, dtype="float64", device="cpu"), game).play()
         for engine in ("plain", "stacked")
@@ -134,7 +135,7 @@ def test_a_device_with_one_value_only_still_plays():
         ({"encoders": "mine"}, "encoders 'mine'"),
         ({"networks": "huge"}, "networks 'huge'"),
         ({"width": 0}, "at least 1"),
-        ({"rounds": (1, 0, 1)}, "at least 1"),
+        ({"private_rounds": 0}, "at least 1"),
         ({"start": 0.0}, "start must lie"),
         ({"attribute": ()}, "at least one attribute"),
     ],
