@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedveil.errors import InputError
+from fedveil.errors import InputError, nearest
 from fedveil.reproductions import curious_distillation_layout as layout
 from fedveil.reproductions.curious_case import CuriousCase
 from fedveil.reproductions.curious_synthetic_layout import over_runs
@@ -29,16 +29,20 @@ class CuriousDistillation(Experiment):
     """Teachers trained on a server's labelled records, students of half the size on a user's unlabelled ones.
 
     The first share and the first temperature are Table 6's. Every teacher is trained at the first share; the other
-    shares and temperatures are tried with `swept` teachers.
+    shares and temperatures are tried with `swept` teachers of `swept_cases`.
 
     Attributes:
         cases: data sets, each with target, secret, widths and epochs (`CuriousCase`).
         attacks: how teachers are made: "standard", "parameterised", "regularised" (soft outputs; binary secrets).
         swept: which of them the other shares and temperatures are tried with.
+        swept_cases: names of the cases on which they are; all if empty.
         beta_y, beta_s: the curious teachers' weights.
         shares: of the training people who are the user's; the rest are the server's.
         temperatures: t inside both softmaxes.
-        student_epochs: passes over the user's records, by 100 records a step.
+        student_epochs: passes over the user's records.
+        student_steps: where above 0, students pass over the user's records until so many steps are done, in place of
+            student_epochs: else few records would mean few steps, too.
+        student_batch: records of a student's step.
         runs: how many seeds; run r trains with seed `seed` + r on the same split.
         panel: attackers that are retrained on the outputs of each teacher and student.
         fresh: whether attackers learn from test people, too, each half's from the other half.
@@ -51,11 +55,14 @@ class CuriousDistillation(Experiment):
     cases: list[dict[str, Any]]
     attacks: list[str] = field(default_factory=lambda: list(ATTACKS))
     swept: list[str] = field(default_factory=lambda: ["parameterised"])
+    swept_cases: list[str] = field(default_factory=list)
     beta_y: float = 0.5
     beta_s: float = 0.5
     shares: list[float] = field(default_factory=lambda: [0.2, 0.1, 0.5])
     temperatures: list[float] = field(default_factory=lambda: [1.0, 2.0, 5.0])
     student_epochs: int = 50
+    student_steps: int = 0
+    student_batch: int = 100
     runs: int = 5
     panel: str = "quick"
     fresh: bool = True
@@ -67,8 +74,10 @@ class CuriousDistillation(Experiment):
         """Refuse what cannot be run."""
         from fedveil.attacks import panel
 
-        if self.runs < 1 or self.student_epochs < 1 or self.most < 0:
-            raise InputError("experiment: runs and student_epochs must be at least 1, and most not negative")
+        if min(self.runs, self.student_epochs, self.student_batch) < 1 or min(self.most, self.student_steps) < 0:
+            raise InputError(
+                "experiment: runs, student_epochs and student_batch must be at least 1, most and student_steps 0 or more"
+            )
         if not self.shares or not all(0 < share < 1 for share in self.shares):
             raise InputError(f"experiment: shares must lie in (0, 1), got {self.shares}")
         if not self.temperatures or min(self.temperatures) <= 0:
@@ -78,6 +87,10 @@ class CuriousDistillation(Experiment):
                 raise InputError(f"experiment: attack {name!r} is not known: choose {', '.join(ATTACKS)}")
         if "standard" not in self.attacks or not set(self.swept) <= set(self.attacks):
             raise InputError("experiment: attacks need standard, which others are compared with, and all that is swept")
+        names = [case.name for case in self._cases()]
+        for name in self.swept_cases:
+            if name not in names:
+                raise InputError(f"experiment: swept_cases: no case {name!r}: {nearest(name, names)}")
         for case in self._cases():
             case.check("experiment: cases")
             for name in self.attacks:
@@ -101,13 +114,17 @@ class CuriousDistillation(Experiment):
         rows = []
         told: dict[str, Any] = {
             name: getattr(self, name)
-            for name in ("beta_y", "beta_s", "student_epochs", "panel", "fresh", "most", "draws", "seed")
+            for name in (
+                *("beta_y", "beta_s", "student_epochs", "student_steps", "student_batch"),
+                *("panel", "fresh", "most", "draws", "seed"),
+            )
         }
         for case in self._cases():
             data = cache(partial(case.load, self.seed))  # read when the first part is missing; one case at a time
+            swept = self.swept if not self.swept_cases or case.name in self.swept_cases else []
             for share in self.shares:
-                for name in self.attacks if share == self.shares[0] else self.swept:
-                    alone = share != self.shares[0] or name not in self.swept
+                for name in self.attacks if share == self.shares[0] else swept:
+                    alone = share != self.shares[0] or name not in swept
                     temperatures = self.temperatures[:1] if alone else self.temperatures
                     runs = []
                     for run in range(self.runs):
@@ -142,6 +159,7 @@ class CuriousDistillation(Experiment):
     ) -> dict[str, Any]:
         from fedveil.curious import distil, train
         from fedveil.curious.distillation import dealt
+        from fedveil.data import Split
 
         server, user = dealt(ready(), share, self.seed)
         seed = self.seed + run
@@ -149,9 +167,21 @@ class CuriousDistillation(Experiment):
         rows = [{"classifier": "teacher", "temperature": None, **self._judged(teacher, server, case)}]
         for temperature in temperatures:
             say(f"a student at temperature {temperature:g}")
-            student = distil(teacher, user, temperature=temperature, epochs=self.student_epochs, seed=seed)
+            student = distil(
+                teacher,
+                user,
+                temperature=temperature,
+                epochs=self._epochs(len(user.rows(Split.TRAIN))),
+                batch_size=self.student_batch,
+                seed=seed,
+            )
             rows.append({"classifier": "student", "temperature": temperature, **self._judged(student, server, case)})
         return {"rows": rows}
+
+    def _epochs(self, records: int) -> int:
+        """Return a student's passes over so many records."""
+        in_one = max(1, records // self.student_batch)
+        return -(-self.student_steps // in_one) if self.student_steps else self.student_epochs
 
     def _judged(self, classifier: Classifier, data: AttributeData, case: CuriousCase) -> dict[str, Any]:
         """Return a classifier's figures; of regularised ones also what a threshold of its own reads."""

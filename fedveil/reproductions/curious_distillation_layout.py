@@ -94,7 +94,9 @@ def notes(found: dict[str, Any]) -> list[str]:
     given = f"at most {told['most']} records of each split" if told["most"] else "all records"
     lines = [
         f"{told['runs']} run(s); curious teachers are SoftHBC ({told['beta_y']:g}, {told['beta_s']:g}). Students have "
-        "half the units of every hidden layer, see no label, and are released at temperature 1.",
+        "half the units of every hidden layer, see no label, and are released at temperature 1; they learn in "
+        + (f"{told['student_steps']} steps" if told["student_steps"] else f"{told['student_epochs']} epochs")
+        + f" of {told['student_batch']} records.",
         "The teacher's attack is its G or its threshold τ, which never saw the student; τ anew is chosen on the "
         "server's validation records, by the student's outputs.",
         f"Retrained: attackers who learn each classifier's outputs anew, the strongest on validation, an estimate; "
@@ -115,6 +117,11 @@ def draw(found: dict[str, Any], canvas: Any) -> None:
         share = rows[0]["share"]
         _plane(line[0], [row for row in rows if row["share"] == share and row["temperature"] in (None, 1.0)])
         line[0].set(title=case, xlabel="δ_s, teacher's attack", ylabel="δ_y")
+        for axis, title, label in (
+            (line[1], "students by temperature (line: teacher's δ_s)", "temperature t"),
+            (line[2], "by the user's share of the people", "share"),
+        ):
+            axis.set(title=title, xlabel=label)
         swept = [row["attack"] for row in rows if row["share"] != share or row["temperature"] not in (None, 1.0)]
         for attack in dict.fromkeys(swept):
             own = [row for row in rows if row["attack"] == attack]
@@ -126,9 +133,11 @@ def draw(found: dict[str, Any], canvas: Any) -> None:
             values = [row["curiosity"]["estimate"] for row in teachers]
             line[2].plot([row["share"] for row in teachers], values, "s", color="black", label="δ_s of the teacher")
             line[1].axhline(values[[row["share"] for row in teachers].index(share)], color="black", linewidth=0.7)
-        line[1].set(title="students by temperature (line: teacher's δ_s)", xlabel="temperature t")
-        line[2].set(title="by the user's share of the people", xlabel="share")
-        line[2].legend(frameon=False, fontsize=7)
+        if swept:
+            line[2].legend(frameon=False, fontsize=7)
+        else:
+            line[1].axis("off")
+            line[2].axis("off")
 
 
 def _plane(axis: Any, rows: list[dict[str, Any]]) -> None:

@@ -5,13 +5,15 @@ import pytest
 import torch
 from torch import nn
 
-from fedveil.curious import prune, train
+from fedveil.curious import Classifier, prune, train
 from fedveil.curious.figure2 import figure2
 from fedveil.curious.measuring import measure
 from fedveil.curious.pruning import zero_share
 from fedveil.data import Split
 from fedveil.errors import InputError
+from fedveil.games import curious_networks as networks
 from fedveil.games.curious import Curious
+from fedveil.randomness import torch_generator
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +54,17 @@ def test_biases_attack_and_the_classifier_given_stay(curious):
     assert own.keys() == other.keys()  # neither masks nor hooks are left behind
     for name in own:
         assert torch.equal(own[name], other[name]) == name.endswith("bias")
+
+
+def test_convolutions_are_pruned_also_where_they_lie_channels_last():
+    built = networks.classifier((3, 28, 28), 10, (8, 8, 8, 8, 16))(torch_generator(0))
+    laid_out = Classifier(Curious("s"), built.eval().to(memory_format=torch.channels_last))
+    x = np.random.default_rng(0).random((5, 3, 28, 28), dtype=np.float32)
+    assert np.allclose(prune(laid_out, 0.0).scores(x), laid_out.scores(x), atol=1e-6)
+    half = prune(laid_out, 0.5)
+    assert zero_share(half) == 0.5
+    assert half.scores(x).shape == (5, 10)
+    assert not np.allclose(half.scores(x), laid_out.scores(x))
 
 
 def test_nothing_pruned_answers_the_same(curious, data):
