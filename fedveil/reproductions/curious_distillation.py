@@ -76,7 +76,7 @@ class CuriousDistillation(Experiment):
 
         if min(self.runs, self.student_epochs, self.student_batch) < 1 or min(self.most, self.student_steps) < 0:
             raise InputError(
-                "experiment: runs, student_epochs and student_batch must be at least 1, most and student_steps 0 or more"
+                "experiment: runs, student_epochs, student_batch must be at least 1, most and student_steps 0 or more"
             )
         if not self.shares or not all(0 < share < 1 for share in self.shares):
             raise InputError(f"experiment: shares must lie in (0, 1), got {self.shares}")
