@@ -10,7 +10,18 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_SUBMODULES = ("attacks", "certificates", "data", "federation", "games", "information", "report", "shields", "studies")
+_SUBMODULES = (
+    "attacks",
+    "audit",
+    "certificates",
+    "data",
+    "federation",
+    "games",
+    "information",
+    "report",
+    "shields",
+    "studies",
+)
 _FROM_FEDERATION = ("Federation", "View")
 
 

@@ -166,6 +166,7 @@ def _measured(
     for weights in bootstrap_weights(len(codes), groups, _DRAWS, rng):
         total, mass = weights.sum(axis=1), np.maximum(weights @ one_hot, 1e-12)
         bits, told, unexplained, open_bits = ((weights @ one) / total for one in (gains, honest, rest, left))
+        open_bits = np.minimum(open_bits, np.log2(classes))
         baseline = ((weights @ known) / mass).mean(axis=1)
         rows["bits"].append(np.clip(bits, 0, open_bits))
         rows["graded"].append(np.clip(told, 0, np.maximum(bits, 0)))

@@ -18,7 +18,7 @@ from fedveil.errors import InputError
 FloatArray = npt.NDArray[np.float64]
 
 SUM_TOLERANCE = 1e-3
-"""How far from 1 the probabilities of a record may sum: files are often written with three decimals."""
+"""How far from 1 the probabilities of a record may sum; more for many classes, as files often have three decimals."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +130,8 @@ def not_probabilities(scores: FloatArray) -> str | None:
     if outside.any():
         row, place = map(int, np.argwhere(outside)[0])
         return f"row {row + 1} holds {scores[row, place]:.6g}, which is no probability"
-    wrong = np.flatnonzero(np.abs(scores.sum(axis=1) - 1) > SUM_TOLERANCE)
+    rounded = max(SUM_TOLERANCE, 5e-4 * scores.shape[1])
+    wrong = np.flatnonzero(np.abs(scores.sum(axis=1) - 1) > rounded + 1e-12)
     if len(wrong):
         return f"the probabilities in row {wrong[0] + 1} sum to {scores[wrong[0]].sum():.6g}, not 1"
     return None

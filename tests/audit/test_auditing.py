@@ -10,6 +10,7 @@ import pytest
 from audited_outputs import coded, trained
 
 from fedveil.audit import LIMITS, Limits, Outputs, audit, audit_all
+from fedveil.audit.blending import blended
 from fedveil.audit.excess import excess
 from fedveil.audit.explained import counted_information, explained
 from fedveil.audit.graded import weight
@@ -19,6 +20,7 @@ from fedveil.audit.verdict import decide
 from fedveil.data.attribute import Attribute
 from fedveil.errors import InputError
 from fedveil.information.entropy import binary_entropy, mutual_information
+from fedveil.measures import Predictions
 
 
 @pytest.fixture(scope="module")
@@ -241,3 +243,31 @@ def test_outputs_refuse_what_does_not_fit():
     with pytest.raises(InputError, match=r"sum to 1\.2"):
         Outputs.checked([[0.6, 0.6], [1, 0]], False, y, {})
     assert Outputs.checked([[0.6, 0.6], [1, 0]], True, y, {}).predicted.tolist() == [0, 0]
+
+
+def test_three_decimals_of_many_classes_are_probabilities_still():
+    soft = np.random.default_rng(0).dirichlet(np.ones(10), 500).round(3)
+    y = Attribute("y", np.zeros(500, dtype=np.int64), tuple(map(str, range(10))))
+    assert np.abs(soft.sum(axis=1) - 1).max() > 1.5e-3
+    assert Outputs.checked(soft, False, y, {}).soft.sum(axis=1) == pytest.approx(np.ones(500))
+    soft[7, 0] += 0.01
+    with pytest.raises(InputError, match="row 8 sum to"):
+        Outputs.checked(soft, False, y, {})
+
+
+def test_an_attacker_that_is_sure_and_wrong_is_trusted_little():
+    rng = np.random.default_rng(0)
+    codes, half, table = rng.integers(0, 2, 400), np.arange(400) % 2, np.full((400, 2), 0.5)
+    sure = np.where(np.eye(2)[rng.integers(0, 2, 400)], 0.999, 0.001)
+    wise = np.where(np.eye(2)[np.where(rng.random(400) < 0.1, 1 - codes, codes)], 0.9, 0.1)
+    made = {
+        name: Predictions(codes, p.argmax(axis=1), p.argmax(axis=1), np.log(p), np.array([0.5, 0.5]))
+        for name, p in (("sure", sure), ("wise", wise))
+    }
+    alone, name = blended({"sure": made["sure"]}, table, half)
+    assert name == "sure"
+    assert alone.surprise.mean() < 1.02 < made["sure"].surprise.mean()  # the table alone costs one bit
+    both, name = blended(made, table, half)
+    assert name == "wise"
+    assert both.surprise.mean() < 0.6
+    assert both.balanced.tolist() == made["wise"].balanced.tolist()
