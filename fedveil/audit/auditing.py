@@ -32,8 +32,8 @@ from fedveil.randomness import numpy_generator
 
 _DRAWS = 1000
 
-_SLOW_TO_ADD = "rbf-svm"
-"""Reads the scores like the others, but is not asked again beyond the labels: its margins make poor posteriors."""
+_ASKED_ONCE = ("rbf-svm", "forest")
+"""Read the scores like the others, but are not asked again beyond the labels: slow, and their posteriors are coarse."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +140,7 @@ def audit(
     _check_enough(s, about.groups)
     judges = panel_of(panel, seed=seed, confidence=confidence, device=device, progress=progress)
     judgement = judges.judge(View.of_vectors(seen(about), {name: s}, groups=about.groups, seed=seed))
-    again = [one for one in judges.attackers if one != _SLOW_TO_ADD] or judges.attackers
+    again = [one for one in judges.attackers if one not in _ASKED_ONCE] or judges.attackers
     beyond = excess(about, s, again, confidence=confidence, seed=seed, device=device, progress=progress)
     told = explained(about, s, confidence, seed)
     shape = spread(about, s, confidence, seed)
