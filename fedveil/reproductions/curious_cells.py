@@ -1,10 +1,10 @@
-"""One curious classifier of a table: its data, its training, and what it tells on test people."""
+"""Tables of curious classifiers, and one of them: its data, its training, and what it tells on test people."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,41 @@ if TYPE_CHECKING:
     from fedveil.data import AttributeData
     from fedveil.games.curious import Curious
 
+Options = tuple[tuple[str, Any], ...]
+Read = Callable[[str, Options, tuple[str, ...], str | None, int], "AttributeData"]
+
 MEASURED = 1
 """To be raised when a cell is measured otherwise: kept ones are then measured anew."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One table: a target, its secrets, and rows; all that varies is crossed.
+
+    Attributes:
+        name: what the table is called.
+        target, secrets: y, and what the outputs shall carry. Where both are the same, classifiers are dedicated to it:
+            other tables' curiosity is compared with theirs.
+        settings: names of the rows' settings.
+        vary: values by the name of a data option or of a setting of `games.Curious`.
+        options: of the data, further ones.
+        data, game: in place of the experiment's.
+        epochs: passes over the training records; the experiment's if unsaid.
+        pictures: "roc" (Figure 7; two classes of y and s) and "histogram" (Figure 8).
+        joint: whether the joint distribution of y and each secret is shown (Table 1A).
+    """
+
+    name: str
+    target: str
+    secrets: list[str]
+    settings: list[str]
+    vary: dict[str, list[Any]] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] | None = None
+    game: dict[str, Any] | None = None
+    epochs: int | None = None
+    pictures: list[str] = field(default_factory=list)
+    joint: bool = False
 
 
 @dataclass(frozen=True)
@@ -30,7 +63,6 @@ class Cell:
         game: settings of `games.Curious`.
         point: what varies within its table, by name.
         epochs: passes over the training records.
-        extras: "roc" and "histogram": what pictures need.
     """
 
     table: str
@@ -43,7 +75,6 @@ class Cell:
     game: dict[str, Any]
     point: dict[str, Any]
     epochs: int
-    extras: tuple[str, ...] = field(default=())
 
     @property
     def dedicated(self) -> bool:
@@ -53,8 +84,8 @@ class Cell:
     @property
     def key(self) -> dict[str, Any]:
         """What its figures depend on; neither the table nor the row's name."""
-        told = ("source", "options", "sensitive", "target", "secrets", "game", "epochs", "extras")
-        return {name: getattr(self, name) for name in told} | {"measured": MEASURED}
+        told = ("source", "options", "sensitive", "target", "secrets", "epochs")
+        return {name: getattr(self, name) for name in told} | {"game": asdict(self.made()), "measured": MEASURED}
 
     def made(self) -> Curious:
         """Return the game, its settings checked."""
@@ -64,17 +95,19 @@ class Cell:
         made: Curious = parts.make(Curious, settings, f"experiment: {self.table}: {self.setting!r}")
         return made
 
-    def data(self, seed: int) -> AttributeData:
+    def data(self, read: Read, seed: int) -> AttributeData:
         """Load the data, y and the secrets set; the split is the same for every run."""
-        return _with_labels(_loaded(self.source, _frozen(self.options), self.sensitive, self.target, seed), self)
+        # A target that is loaded as an attribute needs no reading of its own.
+        target = None if self.target in self.sensitive else self.target
+        return _with_labels(read(self.source, _frozen(self.options), self.sensitive, target, seed), self)
 
-    def measure(self, seed: int, run: int, panel: str, fresh: bool) -> dict[str, Any]:
+    def measure(self, read: Read, seed: int, run: int, judges: Mapping[str, Any]) -> dict[str, Any]:
         """Train F, and return its figures on test people, a row for each secret."""
         from fedveil.curious import train
         from fedveil.data import Split
         from fedveil.reproductions import curious_measures as measures
 
-        data, started = self.data(seed), time.perf_counter()
+        data, started = self.data(read, seed), time.perf_counter()
         classifier = train(self.made(), data, epochs=self.epochs, seed=seed + run)
         seconds = time.perf_counter() - started
         train_people, held_out, test = (classifier.outputs(data, part) for part in Split)
@@ -93,37 +126,31 @@ class Cell:
         }
         pools = (train_people, held_out, test)
         rows = [
-            {"secret": name, **common, **measures.told_of(classifier, pools, name, panel, fresh, seed)}
+            {"secret": name, **common, **measures.told_of(classifier, pools, name, judges, seed)}
             for name in self.secrets
         ]
-        found: dict[str, Any] = {"rows": rows, "seconds": seconds}
-        if "histogram" in self.extras:
-            found["histogram"] = measures.histogram(test)
-        if "roc" in self.extras:
+        found: dict[str, Any] = {"rows": rows, "seconds": seconds, "histogram": measures.histogram(test)}
+        secret = test.secrets[self.secrets[0]]
+        if len(test.y.values) == len(secret.values) == 2 and secret.known.all():
+            guessed = measures.own_scores(classifier, test, self.secrets[0])
             found["roc"] = {"y": measures.roc(test.y.codes, measures.margin(test.scores))}
-            codes = test.secrets[self.secrets[0]].codes
-            found["roc"]["s"] = measures.roc(codes, measures.own_scores(classifier, test, self.secrets[0]))
+            found["roc"]["s"] = measures.roc(secret.codes, guessed)
         return found
 
 
-def _frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+def _frozen(options: Mapping[str, Any]) -> Options:
     return tuple(sorted(options.items()))
 
 
-def _loaded(
-    source: str, options: tuple[tuple[str, Any], ...], sensitive: tuple[str, ...], target: str, seed: int
-) -> AttributeData:
-    # A target that is loaded as an attribute needs no reading of its own.
-    return _read(source, options, sensitive, None if target in sensitive else target, seed)
-
-
-@lru_cache(maxsize=1)  # cells of the same data follow each other; images are too large to keep several
-def _read(
-    source: str, options: tuple[tuple[str, Any], ...], sensitive: tuple[str, ...], target: str | None, seed: int
-) -> AttributeData:
+def reader() -> Read:
+    """Return what reads data and keeps the last: cells of the same data follow each other, and images are large."""
     from fedveil.data import load
 
-    return load(source, target=target, sensitive=sensitive, seed=seed, **dict(options))
+    @lru_cache(maxsize=1)
+    def read(source: str, options: Options, sensitive: tuple[str, ...], target: str | None, seed: int) -> AttributeData:
+        return load(source, target=target, sensitive=sensitive, seed=seed, **dict(options))
+
+    return read
 
 
 def _with_labels(data: AttributeData, cell: Cell) -> AttributeData:

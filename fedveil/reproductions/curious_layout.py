@@ -1,4 +1,4 @@
-"""How tables of curious classifiers are laid out: the paper beside them, how far secrets got, notes, picture."""
+"""How tables of curious classifiers are laid out: rows with the paper's figures, notes, picture."""
 
 from __future__ import annotations
 
@@ -8,62 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from fedveil.reproductions.shown import PaperFigures
-
-FIGURES = ("honesty", "curiosity", "entropy")
 _CLASSES = ("age_classes", "race_classes")
 COLOURS = ("#1b6ca8", "#b5471b", "#2a7f5b", "#7a4fa3", "#c2952b", "#5a5a5a", "#c4577f", "#3fa7b8")
-
-
-def printed(paper: PaperFigures, row: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the paper prints for a row, word for word.
-
-    An entry names its table and setting, where it stands (`at`), and its figures; one with `over` holds a figure for
-    each of its `values`.
-    """
-    for one in paper:
-        at = {**one.get("at", {}), **({"secret": one["secret"]} if "secret" in one else {})}
-        here = {**row["point"], "secret": row["secret"]}
-        if (one.get("table"), one.get("setting")) != (row["table"], row["setting"]):
-            continue
-        if any(here.get(name) != value for name, value in at.items()):
-            continue
-        if "over" not in one:
-            return {name: str(one[name]) for name in FIGURES if name in one}
-        if here.get(one["over"]) in one["values"]:
-            place = one["values"].index(here[one["over"]])
-            return {name: str(one[name][place]) for name in FIGURES if name in one}
-    return {}
-
-
-def add_ways(rows: Sequence[dict[str, Any]]) -> None:
-    """Say of each curious row how far its curiosity went from a standard classifier's to a dedicated one's.
-
-    By the maker's G it is accuracy, by retrained attackers balanced accuracy; the standard row is that of the same
-    table and place, with the same kind of output where there is one.
-    """
-    for row in rows:
-        if row["dedicated"] or not row["curious"]:
-            continue
-        same = [one for one in rows if not one["curious"] and not one["dedicated"] and _place(one) == _place(row)]
-        same.sort(key=lambda one: one["output"] != row["output"])
-        best = [one for one in rows if one["dedicated"] and one["secret"] == row["secret"] and _fits(one, row)]
-        if not same or not best:
-            continue
-        for name in ("own", "balanced"):
-            low, high = same[0][name]["estimate"], best[0][name]["estimate"]
-            # Where the dedicated classifier hardly knows more, a share of the way says nothing.
-            row[f"way_{name}"] = (row[name]["estimate"] - low) / (high - low) if high - low > 0.01 else None
-
-
-def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    options = {name: value for name, value in row["point"].items() if name.endswith("_classes")}
-    return row["target"], row["secret"], sorted(options.items()), row["together"] if len(row["together"]) > 1 else None
-
-
-def _fits(dedicated: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Tell whether a dedicated classifier tells the same values of the secret apart."""
-    return bool(dedicated["S"] == row["S"])
 
 
 def percent(figure: Mapping[str, float] | None) -> str:
@@ -176,18 +122,38 @@ def notes(found: dict[str, Any]) -> list[str]:
     fresh = (
         "the training people's outputs or, since F overfits them, from those of the other half of the test people, "
         "whichever reads more (intervals at 97.5% for the two looks)"
-        if found["fresh"]
-        else "the training people's outputs; too few test people (groups) of some value to learn from them"
+        if any(row["fresh"] for row in found["rows"])
+        else "the training people's outputs"
     )
     lines = [
         "δ_y: accuracy of F; δ_s: accuracy of the attack G that was trained with F (the paper's figure). Of Std rows "
         "it is overlearning: G trained beside a standard F. Epochs are chosen on validation people, all figures are "
         "test people's.",
         f"Retrained: accuracy and balanced accuracy of the strongest of the panel, who learns from {fresh}. Estimates.",
+        *(
+            f"{row['table']}, {task(row)}, {named(row)}: too few test people of some value to learn from."
+            for row in found["rows"]
+            if found["fresh"] and not row["fresh"]
+        ),
         "Way: percent of the way from the standard classifier's curiosity to that of a classifier dedicated to s, by "
         "G's accuracy and by retrained balanced accuracy.",
     ]
+    lines += [_areas(row, found["paper"]) for row in found["rows"] if "roc" in row]
     return lines + [str(one["note"]) for one in found["paper"] if "note" in one]
+
+
+def _areas(row: Mapping[str, Any], paper: Sequence[Mapping[str, Any]]) -> str:
+    """Say the areas under a row's ROC curves, the paper's beside them."""
+    told: Mapping[str, float] = next((one["area"] for one in paper if "area" in one and _same(one, row)), {})
+    areas = (
+        f"of {label} {row['roc'][label]['area']:.2f}" + (f" (the paper: {told[label]:g})" if label in told else "")
+        for label in ("y", "s")
+    )
+    return f"{row['table']}, {named(row)}: area under the ROC curve {', '.join(areas)}."
+
+
+def _same(one: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    return bool(one.get("table") == row["table"] and one.get("setting") == row["setting"])
 
 
 def draw(found: dict[str, Any], canvas: Any) -> None:

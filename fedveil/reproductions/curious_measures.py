@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,11 +28,11 @@ POINTS = 100
 
 
 def told_of(
-    classifier: Classifier, pools: tuple[Outputs, Outputs, Outputs], name: str, panel: str, fresh: bool, seed: int
+    classifier: Classifier, pools: tuple[Outputs, Outputs, Outputs], name: str, judges: Mapping[str, Any], seed: int
 ) -> dict[str, Any]:
     """Return what the maker's G reads of test people's outputs, and what retrained attackers do.
 
-    F overfits its training people, whose outputs look unlike others'. With `fresh`, attackers who learn from test
+    F overfits its training people, whose outputs look unlike others'. If `fresh`, attackers who learn from test
     people (each half's from the other half) are tried beside those who learn from the training people.
     """
     from fedveil.attacks import panel as panel_of
@@ -40,7 +41,14 @@ def told_of(
 
     test = pools[2]
     view = View.apart(*(Pool(seen(one), {name: one.secrets[name]}, one.groups) for one in pools))
-    judged = panel_of(panel, seed=seed, fresh=fresh).judge(view, name)
+    fresh = bool(judges["fresh"])
+    try:
+        judged = panel_of(**judges, seed=seed).judge(view, name)
+    except InputError:
+        if not fresh:
+            raise
+        fresh = False  # too few test people of some value to be halved: the row says so
+        judged = panel_of(**{**judges, "fresh": False}, seed=seed).judge(view, name)
     secret = test.secrets[name]
     guesses = classifier.guesses(test, name)
     recalls = [float((guesses == code)[secret.codes == code].mean()) for code in np.unique(secret.codes[secret.known])]
@@ -50,6 +58,7 @@ def told_of(
         "own": share((guesses == secret.codes)[secret.known], groups, seed),
         "own_balanced": sum(recalls) / len(recalls),
         "prior": judged.prior.as_dict(),
+        "fresh": fresh,
         "attacker": judged.worst.name,
         "accuracy": judged.worst.accuracy.as_dict(),
         "balanced": judged.worst.balanced_accuracy.as_dict(),
@@ -106,9 +115,7 @@ def joint(data: AttributeData, secret: str) -> dict[str, Any]:
 
 def margin(scores: Floats) -> Floats:
     """Return by how much the second of two scores is higher."""
-    if scores.shape[1] != 2:
-        raise InputError(f"experiment: a ROC curve needs two classes, there are {scores.shape[1]}; leave roc out")
-    return scores[:, 1] - scores[:, 0]
+    return np.asarray(scores[:, 1] - scores[:, 0], dtype=np.float64)
 
 
 def roc(codes: Codes, scores: Floats) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.errors import InputError, nearest
 from fedveil.reproductions import curious_layout as layout
-from fedveil.reproductions.curious_cells import MEASURED, Cell
+from fedveil.reproductions.curious_beside import add_ways, printed
+from fedveil.reproductions.curious_cells import MEASURED, Block, Cell, Read, reader
 from fedveil.reproductions.curious_synthetic_layout import over_runs
 from fedveil.reproductions.experiment import Experiment, Kept, Say
 from fedveil.reproductions.shown import PaperFigures
@@ -20,46 +21,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Block:
-    """One table: a target, its secrets, and rows; all that varies is crossed.
-
-    Attributes:
-        name: what the table is called.
-        target, secrets: y, and what the outputs shall carry. Where both are the same, classifiers are dedicated to it:
-            other tables' curiosity is compared with theirs.
-        settings: names of the rows' settings.
-        vary: values by the name of a data option or of a setting of `games.Curious`.
-        options: of the data, further ones.
-        epochs: passes over the training records; the experiment's if unsaid.
-        pictures: "roc" (Figure 7; two classes of y and s) and "histogram" (Figure 8).
-        joint: whether the joint distribution of y and each secret is shown (Table 1A).
-    """
-
-    name: str
-    target: str
-    secrets: list[str]
-    settings: list[str]
-    vary: dict[str, list[Any]] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict)
-    epochs: int | None = None
-    pictures: list[str] = field(default_factory=list)
-    joint: bool = False
-
-
-@dataclass(frozen=True)
 class CuriousTables(Experiment):
     """Classifiers trained centrally, each judged on test people: δ_y, δ_s by the maker's G and by retrained attackers.
 
     Attributes:
-        data: "source" and "options" of the data, and the "sensitive" attributes loaded for every table.
+        data: "source", "options" and "sensitive", the attributes loaded for every table.
         blocks: the tables, each a `Block`.
         settings: of `games.Curious`, by the name of a row.
         epochs: passes over the training records.
-        widths: F's layers, where no row says otherwise; [] for the paper's.
+        game: settings of `games.Curious` for all rows that do not say otherwise, such as widths.
         runs: how many seeds; run r trains with seed `seed` + r on the same split.
-        panel: attackers that are retrained on the released outputs.
+        panel: attackers that are retrained on the released outputs; `draws` bootstrap draws are behind their intervals.
         fresh: whether attackers learn from test people, too, each half's from the other half: F overfits its training
-            people. Needs eight people (or groups of them) of every value.
+            people. Rows with fewer than eight test people (or groups of them) of some value do without.
         seed: all randomness derives from it.
     """
 
@@ -68,9 +42,10 @@ class CuriousTables(Experiment):
     blocks: list[dict[str, Any]]
     settings: dict[str, dict[str, Any]]
     epochs: int = 50
-    widths: list[int] = field(default_factory=list)
+    game: dict[str, Any] = field(default_factory=dict)
     runs: int = 5
     panel: str = "quick"
+    draws: int = 1000
     fresh: bool = True
     seed: int = 0
 
@@ -81,15 +56,20 @@ class CuriousTables(Experiment):
 
         if self.runs < 1:
             raise InputError(f"experiment: runs must be at least 1, got {self.runs}")
-        for name in self.data:
-            if name not in ("source", "options", "sensitive"):
-                raise InputError(f"experiment: data: no {name!r}: give source, options, sensitive")
-        find_source(str(self.data.get("source")))
+        for block in self._blocks():
+            for picture in block.pictures:
+                if picture not in ("roc", "histogram"):
+                    raise InputError(f"experiment: {block.name}: no picture {picture!r}: choose roc or histogram")
+        for told in (self.data, *(block.data for block in self._blocks() if block.data is not None)):
+            for name in told:
+                if name not in ("source", "options", "sensitive"):
+                    raise InputError(f"experiment: data: no {name!r}: give source, options, sensitive")
+            find_source(str(told.get("source")))
         for cell in self.cells():
             cell.made()
             if cell.epochs < 1:
                 raise InputError(f"experiment: {cell.table}: epochs must be at least 1, got {cell.epochs}")
-        panel(self.panel)
+        panel(self.panel, draws=self.draws)
 
     def _blocks(self) -> list[Block]:
         """Return the tables, checked."""
@@ -103,46 +83,45 @@ class CuriousTables(Experiment):
         from fedveil.games.curious import Curious
 
         known, made = parts.settings_of(Curious), []
+        told = self.data if block.data is None else block.data
         for values in product(*block.vary.values()):
             point = dict(zip(block.vary, values, strict=True))
             for setting in block.settings:
                 if setting not in self.settings:
                     hint = nearest(setting, self.settings)
                     raise InputError(f"experiment: {block.name}: no setting {setting!r}: {hint}")
-                game = {"widths": self.widths, **self.settings[setting]}
+                game = {**(self.game if block.game is None else block.game), **self.settings[setting]}
                 game |= {name: value for name, value in point.items() if name in known}
-                options = {**self.data.get("options", {}), **block.options}
+                options = {**told.get("options", {}), **block.options}
                 options |= {name: value for name, value in point.items() if name not in known}
                 made.append(
                     Cell(
                         table=block.name,
-                        source=str(self.data["source"]),
+                        source=str(told["source"]),
                         options=options,
-                        sensitive=tuple(self.data.get("sensitive") or block.secrets),
+                        sensitive=tuple(told.get("sensitive") or block.secrets),
                         target=block.target,
                         secrets=tuple(block.secrets),
                         setting=setting,
                         game=game,
                         point=point,
                         epochs=self.epochs if block.epochs is None else block.epochs,
-                        extras=tuple(block.pictures),
                     )
                 )
         return made
 
     def run(self, kept: Kept, say: Say, paper: PaperFigures) -> dict[str, Any]:
         """Train and judge every classifier that is not in the folder yet."""
-        rows, joints = [], []
+        rows, joints, read = [], [], reader()
         for block in self._blocks():
             cells = self._cells(block)
             if block.joint:
-                joints += [{"secret": name, **self._joint(kept, cells[0], name)} for name in block.secrets]
+                joints += [{"secret": name, **self._joint(kept, read, cells[0], name)} for name in block.secrets]
             for cell in cells:
-                rows += self._rows(kept, say, cell, paper)
-        layout.add_ways(rows)
+                rows += self._rows(kept, read, say, cell, block.pictures, paper)
+        add_ways(rows)
         return {
             "kind": self.kind,
-            "data": self.data["source"],
             "runs": self.runs,
             "fresh": self.fresh,
             "rows": rows,
@@ -150,14 +129,17 @@ class CuriousTables(Experiment):
             "paper": [dict(one) for one in paper],
         }
 
-    def _rows(self, kept: Kept, say: Say, cell: Cell, paper: PaperFigures) -> list[dict[str, Any]]:
+    def _rows(
+        self, kept: Kept, read: Read, say: Say, cell: Cell, pictures: list[str], paper: PaperFigures
+    ) -> list[dict[str, Any]]:
         """Return a row for each secret, joined over runs."""
         found = []
         for run in range(self.runs):
             at = ", ".join(f"{name} {value}" for name, value in cell.point.items())
             say(f"{cell.table}: {cell.setting}{f', {at}' if at else ''}, run {run + 1} of {self.runs}")
-            key = {"kind": self.kind, **cell.key, "panel": self.panel, "fresh": self.fresh}
-            measure = partial(cell.measure, self.seed, run, self.panel, self.fresh)
+            judges = {"kind": self.panel, "draws": self.draws, "fresh": self.fresh}
+            key = {"kind": self.kind, **cell.key, "panel": judges}
+            measure = partial(cell.measure, read, self.seed, run, judges)
             found.append(kept.part({**key, "seed": self.seed, "run": run}, measure))
         about: dict[str, Any] = {
             "table": cell.table,
@@ -166,15 +148,15 @@ class CuriousTables(Experiment):
             "point": cell.point,
         }
         about |= {"dedicated": cell.dedicated, "curious": cell.made().beta_s > 0, "output": cell.made().output}
-        about |= {"together": list(cell.secrets), "options": cell.options, "epochs": cell.epochs}
-        pictures = {name: found[0][name] for name in cell.extras}
-        pictures["seconds"] = sum(one["seconds"] for one in found) / len(found)
+        about |= {"source": cell.source, "together": list(cell.secrets), "options": cell.options, "epochs": cell.epochs}
+        further = {name: found[0][name] for name in pictures if name in found[0]}
+        further["seconds"] = sum(one["seconds"] for one in found) / len(found)
         return [
-            {**about, **row, **pictures, "paper": layout.printed(paper, {**about, "secret": row["secret"]})}
+            {**about, **row, **further, "paper": printed(paper, {**about, "secret": row["secret"]})}
             for row in over_runs([one["rows"] for one in found])
         ]
 
-    def _joint(self, kept: Kept, cell: Cell, secret: str) -> dict[str, Any]:
+    def _joint(self, kept: Kept, read: Read, cell: Cell, secret: str) -> dict[str, Any]:
         from fedveil.reproductions.curious_measures import joint
 
         key: dict[str, Any] = {
@@ -185,7 +167,7 @@ class CuriousTables(Experiment):
             "secret": secret,
         }
         key |= {"target": cell.target, "sensitive": cell.sensitive, "seed": self.seed, "measured": MEASURED}
-        return kept.part(key, lambda: {"target": cell.target, **joint(cell.data(self.seed), secret)})
+        return kept.part(key, lambda: {"target": cell.target, **joint(cell.data(read, self.seed), secret)})
 
     def tables(self, found: dict[str, Any]) -> list[Table]:
         """Each table's rows, the paper's figures beside them."""
