@@ -30,8 +30,8 @@ class AttriFed(Game):
     privatisation (on every batch an encoder step, then `privatiser_steps` of the privatiser; all extra terms grow by
     `growth` until they count in full), 3 federated training of the head on rounded representations.
 
-    Variants: "none" (task alone), "eco" (encouragement: γ = 0), "eeo" (both bounds), and ours, "bound": no
-    privatiser, β·(R + CE(v|ŷ,u)) in full bits, which is the rate certificate itself (fedveil.certificates.rate).
+    Variants: "none" (task alone, ŷ sent as floats), "eco" (encouragement: γ = 0), "eeo" (both bounds), and ours,
+    "bound": no privatiser, β·(R + CE(v|ŷ,u)) in full bits, the rate certificate itself (fedveil.certificates.rate).
     As printed, equations 13 to 20 maximise the rate and leave the helper's weights out: slips.
 
     Guarantee: none by training. What holds against every attacker is the rate certificate, measured on held-out
@@ -43,8 +43,7 @@ class AttriFed(Game):
         lam, beta, gamma: λ, β and γ.
         width: d, the numbers that are sent.
         reach: every number is clamped to [−reach, reach] before it is rounded.
-        encoders: "own" (each device trains its own, as in the paper), "shared-start" (stage 1 is federated, then each
-            its own), or "shared" (one for all, also in stage 2).
+        encoders: "own" (one per device, as in the paper), "shared-start" (stage 1 is federated), "shared" (one for all).
         networks: "paper" (1024-1024) or "light" (256-128).
         rate_per_input: divide the bits by the number of inputs, as the authors did; never with "bound".
         start, growth, steps: the extra terms' weights are start·growth^k, at most 1, over so many steps.
@@ -103,7 +102,8 @@ class AttriFed(Game):
         return self.variant == "eeo" and self.gamma > 0
 
     @property
-    def _compresses(self) -> bool:
+    def compresses(self) -> bool:
+        """Whether ŷ is rounded and coded."""
         return self.variant != "none"
 
     def players(self, shape: DataShape) -> Mapping[str, Player]:
@@ -139,7 +139,7 @@ class AttriFed(Game):
                 **common,
             )
         ]
-        if self._compresses:
+        if self.compresses:
             watchers = (Move(("helper", "rate"), lambda play: self._describe(play, counts), name="helper and rate"),)
             fighters = (Move(tuple(map(_privatiser, self.names)), self._read, name="privatiser"),)
             more = watchers + (fighters if self._enforces else ())
@@ -175,6 +175,8 @@ class AttriFed(Game):
 
     def _noisy(self, play: Play) -> Tensor:
         """ŷ in training: uniform noise in place of rounding."""
+        if not self.compresses:
+            return play("encoder", play.x)
         return self._clamped(play("encoder", play.x)) + play.uniform(self.width) - 0.5
 
     def _clamped(self, values: Tensor) -> Tensor:
@@ -217,8 +219,9 @@ class AttriFed(Game):
         return cross_entropy(play("head", seen), play.y) + weight * extra
 
     def represent(self, play: Play) -> Tensor:
-        """ŷ as it is sent: clamped and rounded."""
-        return self._clamped(play("encoder", play.x)).round()
+        """ŷ as it is sent: clamped and rounded, where anything is compressed."""
+        encoded = play("encoder", play.x)
+        return self._clamped(encoded).round() if self.compresses else encoded
 
     def outputs(self, play: Play) -> Tensor:
         """The task's logits, from what is sent."""

@@ -60,7 +60,7 @@ class RateCode:
         object.__setattr__(self, "digest", hashlib.sha256(b"".join(parts)).hexdigest())
 
     @classmethod
-    def fit(cls, values: IntArray, *, low: int, high: int, smoothing: float = 0.5) -> RateCode:
+    def fit(cls, values: npt.ArrayLike, *, low: int, high: int, smoothing: float = 0.5) -> RateCode:
         """Return the code whose tables are the smoothed frequencies of rounded training representations (n, d).
 
         Args:
@@ -90,13 +90,13 @@ class RateCode:
         """The most bits that a record within the tables costs."""
         return self.raw_bits - math.log2(self.raw_share)
 
-    def within(self, values: IntArray) -> npt.NDArray[np.bool_]:
+    def within(self, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Whether all of a record's numbers have a place in the tables."""
         places = _whole(values) - self.low
         levels = np.array([len(table) for table in self.tables])
         return np.asarray(((places >= 0) & (places < levels)).all(axis=1))
 
-    def ways_and_bits(self, values: IntArray) -> tuple[IntArray, FloatArray]:
+    def ways_and_bits(self, values: npt.ArrayLike) -> tuple[IntArray, FloatArray]:
         """Return how each record is sent, and its length in bits: −log₂ of the probability that the code gives it."""
         whole = _whole(values)
         if whole.shape[1] != self.width:
@@ -110,7 +110,7 @@ class RateCode:
         far = FAR_BITS * self.width - math.log2(self.far_share)
         return ways, np.where(inside, np.minimum(coded, self.cap), far)
 
-    def bits(self, values: IntArray) -> FloatArray:
+    def bits(self, values: npt.ArrayLike) -> FloatArray:
         """Return each record's length in bits."""
         return self.ways_and_bits(values)[1]
 

@@ -6,6 +6,7 @@ fitted on training people, fixed, and then judged on test people: the certificat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +14,9 @@ import numpy as np
 
 from fedveil.attacks import Judgement, panel
 from fedveil.certificates.certificate import Certificate
-from fedveil.certificates.rate import HeldOutRate, certify_information
+from fedveil.certificates.rate import HeldOutRate, Observer, certify_information
 from fedveil.data.attribute import IntArray
-from fedveil.data.attribute_data import Split
+from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.errors import InputError
 from fedveil.federation.release import release, senders
 from fedveil.federation.run import Run
@@ -30,6 +31,8 @@ _BATCH = 100
 """Records of one message."""
 
 _HELPER = Recipe(hidden=(64,), most_epochs=30)
+
+OBSERVERS: tuple[Observer, ...] = ("sender unknown", "sender known")
 
 
 @dataclass(frozen=True)
@@ -84,41 +87,105 @@ class Measured:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class Released:
+    """What people send after training, by split, and which device sent each record.
+
+    Attributes:
+        values: representations; whole numbers where there is a reach.
+        senders: device numbers.
+        accuracy: of the task, by the head that goes with them.
+        reach: values lie in [−reach, reach] and are coded; None: they are sent as floats.
+    """
+
+    values: dict[Split, FloatArray]
+    senders: dict[Split, IntArray]
+    accuracy: Estimate
+    reach: int | None
+
+    @classmethod
+    def of_run(cls, run: Run, reach: int | None, *, draws: int = 1000, seed: int = 0) -> Released:
+        """Return what a run's people send, with the accuracy of the game's own head."""
+        return cls(
+            {split: release(run, split) for split in Split},
+            {split: senders(run, split) for split in Split},
+            run.score_outputs(seed=seed, draws=draws).accuracy,
+            reach,
+        )
+
+    @property
+    def several(self) -> bool:
+        """Whether records come from encoders that may differ."""
+        return len(np.unique(self.senders[Split.TRAIN])) > 1
+
+
 def measure(
-    run: Run, attribute: str, reach: int, *, attackers: str = "quick", draws: int = 1000, seed: int = 0
+    released: Released,
+    data: AttributeData,
+    attribute: str,
+    *,
+    attackers: str = "quick",
+    draws: int = 1000,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
 ) -> Measured:
-    """Judge what a run's people send after training: whole numbers in [−reach, reach]."""
-    data = run.federation.data
+    """Judge what was released, on test people: attackers, bytes, and what no attacker can exceed."""
     if data.y is None:
         raise InputError("rate: the certificate needs the task's label; load the data with a target")
-    values = {split: release(run, split) for split in Split}
-    owners = {split: senders(run, split) for split in Split}
-    codes = {split: data.attribute(attribute).codes[data.rows(split)] for split in Split}
-    labels = {split: data.y.codes[data.rows(split)] for split in Split}
-    code = RateCode.fit(values[Split.TRAIN].astype(np.int64), low=-reach, high=reach)
-    several = len(np.unique(owners[Split.TEST])) > 1
-    stranger = _judge(run, attribute, values, None, attackers, draws, seed)
-    server = _judge(run, attribute, values, owners, attackers, draws, seed) if several else stranger
-    certificates = {}
-    for observer in ("sender unknown", "sender known"):
-        told = owners if observer == "sender known" and several else None
-        helper = _helper(values, codes, labels, told, len(data.attribute(attribute).values), len(data.y.values), seed)
-        test = values[Split.TEST].astype(np.int64)
-        if not code.within(test).all():
-            raise InputError("rate: test records leave the code's tables; clamp representations (reach)")
-        held = HeldOutRate(
-            bits=code.bits(test),
-            bits_cap=code.cap,
-            helper_log_probabilities=helper,
-            task=labels[Split.TEST],
-            attribute=codes[Split.TEST],
-            attribute_values=len(data.attribute(attribute).values),
-            sender=owners[Split.TEST],
-            uses_sender=told is not None,
-        )
-        certificates[observer] = certify_information(held, observer=observer)
-    accuracy = run.score_outputs(seed=seed, draws=draws).accuracy
-    return Measured(accuracy, stranger, server, sent(values[Split.TEST], code, data.x[0].size), certificates)
+    judges = panel(attackers, seed=seed, draws=draws, progress=progress)
+    stranger = judges.judge(_view(released, data, attribute, known=False), attribute)
+    server = judges.judge(_view(released, data, attribute, known=True), attribute) if released.several else stranger
+    if released.reach is None:
+        plain = verbatim(released.values[Split.TEST].shape[1], data.x[0].size)
+        return Measured(released.accuracy, stranger, server, plain, {})
+    code = RateCode.fit(released.values[Split.TRAIN], low=-released.reach, high=released.reach)
+    if not code.within(released.values[Split.TEST]).all():
+        raise InputError("rate: test records leave the code's tables; clamp representations to reach")
+    return Measured(
+        released.accuracy,
+        stranger,
+        server,
+        sent(released.values[Split.TEST], code, data.x[0].size),
+        {
+            observer: certify_information(held_out(released, data, attribute, code, observer, seed), observer=observer)
+            for observer in OBSERVERS
+        },
+    )
+
+
+def held_out(
+    released: Released, data: AttributeData, attribute: str, code: RateCode, observer: Observer, seed: int = 0
+) -> HeldOutRate:
+    """Return the certificate's terms on test people, by a helper fitted on training people."""
+    assert data.y is not None
+    secret, y = data.attribute(attribute), data.y
+    uses = released.several and observer == "sender known"
+
+    def seen(split: Split) -> FloatArray:
+        parts = [released.values[split], _unit(secret.codes[data.rows(split)], len(secret.values))]
+        return np.hstack([*parts, _senders(released, split)] if uses else parts)
+
+    scale = Standardiser.fit(seen(Split.TRAIN))
+    train, validation = (
+        (scale.apply(seen(split)), y.codes[data.rows(split)]) for split in (Split.TRAIN, Split.VALIDATION)
+    )
+    helper = fit_network(train, validation, len(y.values), _HELPER, even=False, seed=seed)
+    test = data.rows(Split.TEST)
+    return HeldOutRate(
+        bits=code.bits(released.values[Split.TEST]),
+        bits_cap=code.cap,
+        helper_log_probabilities=log_posterior(helper, scale.apply(seen(Split.TEST))),
+        task=y.codes[test],
+        attribute=secret.codes[test],
+        attribute_values=len(secret.values),
+        sender=released.senders[Split.TEST],
+        uses_sender=uses,
+    )
+
+
+def verbatim(width: int, inputs: int) -> Sent:
+    """Return what numbers take that are sent as float32."""
+    return Sent(32.0 * width, 4.0 * width, 0, 0, 1.0, 2.0, 4.0 * width / inputs)
 
 
 def sent(values: FloatArray, code: RateCode, inputs: int) -> Sent:
@@ -140,55 +207,24 @@ def sent(values: FloatArray, code: RateCode, inputs: int) -> Sent:
     )
 
 
-def _judge(
-    run: Run,
-    attribute: str,
-    values: dict[Split, FloatArray],
-    owners: dict[Split, IntArray] | None,
-    attackers: str,
-    draws: int,
-    seed: int,
-) -> Judgement:
-    data = run.federation.data
+def _view(released: Released, data: AttributeData, attribute: str, *, known: bool) -> View:
+    """Return what a server sees; one that knows the sender has a column for each device."""
     pools = []
     for split in Split:
-        rows = data.rows(split)
-        seen = (
-            values[split]
-            if owners is None
-            else np.hstack([values[split], _unit(owners[split], len(run.federation.partition))])
-        )
+        rows, values = data.rows(split), released.values[split]
         pools.append(
             Pool(
-                seen,
+                np.hstack([values, _senders(released, split)]) if known else values,
                 {attribute: data.attribute(attribute).take(rows)},
                 None if data.groups is None else data.groups[rows],
             )
         )
-    return panel(attackers, seed=seed, draws=draws).judge(View.apart(*pools), attribute)
+    return View.apart(*pools)
 
 
-def _helper(
-    values: dict[Split, FloatArray],
-    codes: dict[Split, IntArray],
-    labels: dict[Split, IntArray],
-    owners: dict[Split, IntArray] | None,
-    many: int,
-    classes: int,
-    seed: int,
-) -> FloatArray:
-    """Fit q(v | ŷ, u[, d]) on training people, and return what it says of test people."""
-
-    def seen(split: Split) -> FloatArray:
-        parts = [values[split], _unit(codes[split], many)]
-        if owners is not None:
-            parts.append(_unit(owners[split], int(max(o.max() for o in owners.values())) + 1))
-        return np.hstack(parts)
-
-    scale = Standardiser.fit(seen(Split.TRAIN))
-    train, validation = ((scale.apply(seen(split)), labels[split]) for split in (Split.TRAIN, Split.VALIDATION))
-    network = fit_network(train, validation, classes, _HELPER, even=False, seed=seed)
-    return log_posterior(network, scale.apply(seen(Split.TEST)))
+def _senders(released: Released, split: Split) -> FloatArray:
+    many = int(max(owner.max() for owner in released.senders.values())) + 1
+    return _unit(released.senders[split], many)
 
 
 def _unit(codes: IntArray, many: int) -> FloatArray:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedveil.errors import InputError
 from fedveil.rate.code import CODED, FAR, FAR_BITS, RAW, IntArray, RateCode
@@ -42,7 +43,7 @@ class Packed:
         return len(self.data) - HEADER_BYTES
 
 
-def pack(values: IntArray, code: RateCode) -> Packed:
+def pack(values: npt.ArrayLike, code: RateCode) -> Packed:
     """Encode rounded representations (records, dimensions)."""
     coder = _coder()
     ways, bits = code.ways_and_bits(values)

@@ -1,0 +1,177 @@
+"""Attri-Fed's figures and studies: what compressed representations tell, cost and can tell at most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fedveil.errors import InputError
+from fedveil.reproductions import attri_fed_layout as layout
+from fedveil.reproductions.experiment import Experiment, Kept, Say
+from fedveil.reproductions.shown import PaperFigures
+from fedveil.studies import parts
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fedveil.data import AttributeData
+
+GREYSCALE = "greyscale"
+"""The oracle: it knows where the attribute sits and leaves it out of the input."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to send representations.
+
+    Attributes:
+        name: what its rows are called.
+        game: settings of `games.AttriFed`; or, with "kind", of another game (representations as they are, no code).
+        dp: settings of DP-SGD on each participant in place of a game.
+        shield: on representations, with "kind".
+        data: further options of the data: the oracle's.
+    """
+
+    name: str
+    game: dict[str, Any] = field(default_factory=dict)
+    dp: dict[str, Any] | None = None
+    shield: dict[str, Any] | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AttriFedStudy(Experiment):
+    """Methods × participants × whatever varies, each judged on test people.
+
+    Attributes:
+        data: "source", "target", "attribute" and "options"; `test` at most so many test records are judged.
+        methods: each a `Method`.
+        participants: numbers of devices.
+        samples: training records of each.
+        game: settings of `games.AttriFed` that all its methods share.
+        vary: values by the name of a setting of `games.AttriFed`, or "samples".
+        panel: attackers that are retrained on what is sent.
+        seed: all randomness derives from it.
+    """
+
+    kind: ClassVar[str] = "attri-fed"
+    data: dict[str, Any]
+    methods: list[dict[str, Any]]
+    participants: list[int] = field(default_factory=lambda: [10])
+    samples: int = 500
+    game: dict[str, Any] = field(default_factory=dict)
+    vary: dict[str, list[Any]] = field(default_factory=dict)
+    panel: str = "quick"
+    seed: int = 0
+
+    def check(self) -> None:
+        """Refuse what cannot be run."""
+        from fedveil.attacks import panel
+        from fedveil.data import find_source
+
+        for name in ("source", "target", "attribute"):
+            if name not in self.data:
+                raise InputError(f"experiment: data: give {name}")
+        find_source(str(self.data["source"]))
+        if min([self.samples, *self.participants]) < 1:
+            raise InputError("experiment: participants and samples must be at least 1")
+        panel(self.panel)
+        for method in self._methods():
+            for point in self._points():
+                _maker(method, self._game(method, point), str(self.data["attribute"]))
+
+    def _methods(self) -> list[Method]:
+        return [parts.make(Method, told, f"experiment: methods[{place}]") for place, told in enumerate(self.methods)]
+
+    def _points(self) -> list[dict[str, Any]]:
+        return [dict(zip(self.vary, values, strict=True)) for values in product(*self.vary.values())]
+
+    def _game(self, method: Method, point: Mapping[str, Any]) -> dict[str, Any]:
+        settings = {**({} if "kind" in method.game else self.game), **method.game}
+        return settings | {name: value for name, value in point.items() if name != "samples" and "kind" not in settings}
+
+    def run(self, kept: Kept, say: Say, paper: PaperFigures) -> dict[str, Any]:
+        """Train and judge what is not in the folder yet."""
+        rows = []
+        for point, many, method in product(self._points(), self.participants, self._methods()):
+            game = self._game(method, point)
+            samples = int(point.get("samples", self.samples))
+            key = {"kind": self.kind, "data": self.data, "game": game, "dp": method.dp, "shield": method.shield}
+            key |= {"more": method.data, "participants": many, "samples": samples, "panel": self.panel}
+            said = ", ".join([f"{many} participants", *(f"{name} {value}" for name, value in point.items())])
+            say(f"{method.name}: {said}")
+            figures = kept.part({**key, "seed": self.seed}, partial(self._measure, method, game, many, samples))
+            rows.append({"method": method.name, "participants": many, **point, **figures})
+        facts = {name: rows[0]["facts"].get(name) for name in ("prior", "floor", "bits")}
+        return {
+            "kind": self.kind,
+            "rows": rows,
+            "facts": facts,
+            "varied": list(self.vary),
+            "task": self.data["target"],
+            "attribute": self.data["attribute"],
+            "paper": [dict(one) for one in paper],
+        }
+
+    def _measure(self, method: Method, game: dict[str, Any], many: int, samples: int) -> dict[str, Any]:
+        from fedveil.reproductions.attri_fed_measuring import measure_method
+
+        told = {**self.data, "options": {**self.data.get("options", {}), **method.data}}
+        data = _dealt(str(told["source"]), _frozen(told), many * samples, self.seed)
+        made = _maker(method, game, str(self.data["attribute"]))
+        return measure_method(made, method, data, str(self.data["attribute"]), many, self.panel, self.seed)
+
+    def tables(self, found: dict[str, Any]) -> list[Table]:
+        """A row per method, participants and whatever varies."""
+        return layout.tables(found)
+
+    def notes(self, found: dict[str, Any]) -> list[str]:
+        """Say what the figures rest on."""
+        return layout.notes(found)
+
+    def draw(self, found: dict[str, Any], canvas: Any) -> None:
+        """Draw what attackers read, the task's accuracy and the bytes over participants or whatever varies."""
+        layout.draw(found, canvas)
+
+
+def _maker(method: Method, game: dict[str, Any], attribute: str) -> Any:
+    """Return the game, or the settings of DP-SGD, checked."""
+    where = f"experiment: method {method.name!r}"
+    if method.dp is not None:
+        from fedveil.rate.dp_training import DPTraining
+
+        return parts.make(DPTraining, method.dp, where)
+    kind = str(game.get("kind", "attri-fed"))
+    settings = {name: value for name, value in game.items() if name != "kind"}
+    return parts.make(parts.game_class(kind), {"attribute": attribute, **settings}, where)
+
+
+def _frozen(told: Mapping[str, Any]) -> tuple[Any, ...]:
+    options = tuple(sorted((told.get("options") or {}).items()))
+    return (told["target"], told["attribute"], options, told.get("test"))
+
+
+@lru_cache(maxsize=2)
+def _dealt(source: str, told: tuple[Any, ...], records: int, seed: int) -> AttributeData:
+    """Load the data as flat vectors, with so many training records, drawn at random."""
+    import numpy as np
+
+    from fedveil.data import Split, load
+    from fedveil.randomness import numpy_generator
+
+    target, attribute, options, most = told
+    data = load(source, target=target, sensitive=attribute, seed=seed, **dict(options))
+    rows = data.rows(Split.TRAIN)
+    if len(rows) < records:
+        raise InputError(
+            f"experiment: {source} has {len(rows)} training records, {records} are asked for; fewer participants"
+        )
+    rng = numpy_generator(seed, "attri-fed", "records")
+    kept = [rng.choice(rows, records, replace=False), data.rows(Split.VALIDATION)]
+    test = data.rows(Split.TEST)
+    kept.append(test if most is None or most >= len(test) else rng.choice(test, most, replace=False))
+    taken = data.take(np.sort(np.concatenate(kept)))
+    return replace(taken, x=np.ascontiguousarray(taken.x.reshape(len(taken), -1)), feature_names=(), columns=())
