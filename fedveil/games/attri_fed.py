@@ -43,7 +43,8 @@ class AttriFed(Game):
         lam, beta, gamma: λ, β and γ.
         width: d, the numbers that are sent.
         reach: every number is clamped to [−reach, reach] before it is rounded.
-        encoders: "own" (one per device, as in the paper), "shared-start" (stage 1 is federated), "shared" (one for all).
+        encoders: "own" (one per device, as in the paper), "shared-start" (stage 1 is federated), "shared" (one for
+            all).
         networks: "paper" (1024-1024) or "light" (256-128).
         rate_per_input: divide the bits by the number of inputs, as the authors did; never with "bound".
         start, growth, steps: the extra terms' weights are start·growth^k, at most 1, over so many steps.
