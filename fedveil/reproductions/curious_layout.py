@@ -60,18 +60,19 @@ def _headed(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
 
 
 def _told(name: str, rows: Sequence[Mapping[str, Any]], runs: int) -> Table:
-    headings = ("δ_y", "paper", "δ_s, own G", "paper", "prior", "retrained", "balanced", "attacker", "way, G", "way")
+    beside = ("paper",) if any(row["paper"] for row in rows) else ()
+    headings = ("δ_y", *beside, "δ_s, own G", *beside, "prior", "retrained", "balanced", "attacker", "way, G", "way")
     table = _headed(f"{name}: percent, test people, {runs} run(s)", ("y / s", "setting"), headings)
     for row in rows:
-        paper = row["paper"]
+        paper = [[row["paper"].get(figure, "")] if beside else [] for figure in ("honesty", "curiosity")]
         ways = ("" if row.get(key) is None else f"{100 * row[key]:.0f}" for key in ("way_own", "way_balanced"))
         table.add_row(
             task(row),
             named(row),
             percent(row["honesty"]),
-            paper.get("honesty", ""),
+            *paper[0],
             percent(row["own"]),
-            paper.get("curiosity", ""),
+            *paper[1],
             f"{100 * row['prior']['estimate']:.1f}",
             percent(row["accuracy"]),
             percent(row["balanced"]),
@@ -169,8 +170,8 @@ def draw(found: dict[str, Any], canvas: Any) -> None:
     columns = min(3, len(panels))
     lines = -(-len(panels) // columns)
     canvas.set_size_inches(5.2 * columns, 3.8 * lines)
-    axes = canvas.subplots(lines, columns, squeeze=False).flat
+    axes = list(canvas.subplots(lines, columns, squeeze=False).flat)
     for axis, (draw_one, rows) in zip(axes, panels, strict=False):
         draw_one(axis, rows)
-    for axis in list(axes)[len(panels) :]:
+    for axis in axes[len(panels) :]:
         axis.axis("off")

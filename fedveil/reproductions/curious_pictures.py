@@ -35,6 +35,7 @@ def trade_off(axis: Any, rows: Rows) -> None:
         else rows[0]["table"]
     )
     axis.set(xlabel="curiosity δ_s, own G (%)", ylabel="honesty δ_y (%)")
+    _at_least(axis)
     axis.legend(frameon=False, fontsize=7)
 
 
@@ -50,7 +51,7 @@ def roc(axis: Any, rows: Rows) -> None:
     axis.plot([0, 1], [0, 1], color="grey", linewidth=0.6)
     axis.set(title=f"{rows[0]['table']}: y {rows[0]['target']}, s {rows[0]['secret']}")
     axis.set(xlabel="false positive rate", ylabel="true positive rate", aspect="equal")
-    axis.legend(frameon=False, fontsize=7, loc="lower right")
+    axis.legend(frameon=False, fontsize=6, loc="lower right")
 
 
 def entropies(axis: Any, rows: Rows) -> None:
@@ -64,8 +65,15 @@ def entropies(axis: Any, rows: Rows) -> None:
         axis.stairs([one / width for one in shares], edges, color=COLOURS[place % len(COLOURS)], label=named(row))
     axis.set_yscale("log")
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.set(title=f"Figure 8: entropies of outputs, {rows[0]['table']}", xlabel="H(ŷ), bits", ylabel="density (log)")
+    axis.set(title=f"{rows[0]['table']}: entropies of outputs", xlabel="H(ŷ), bits", ylabel="density (log)")
     axis.legend(frameon=False, fontsize=7)
+
+
+def _at_least(axis: Any, points: float = 6.0) -> None:
+    """Widen both axes to some percentage points, lest a tenth of one look large."""
+    for low, high, widen in ((*axis.get_xlim(), axis.set_xlim), (*axis.get_ylim(), axis.set_ylim)):
+        lacking = max(0.0, points - (high - low)) / 2
+        widen(low - lacking, high + lacking)
 
 
 def _number(told: str) -> float:
