@@ -82,7 +82,7 @@ class Audit:
     @property
     def limit(self) -> float:
         """Bits that the unexplained excess was held against."""
-        return self.limits.excess(self.explained.left)
+        return self.limits.excess(self.explained)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the form that `--json` prints."""

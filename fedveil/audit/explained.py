@@ -31,6 +31,7 @@ class Explained:
     Attributes:
         entropy: H(s).
         left: H(s | y, ŷ): what remains to be told by whoever knows both labels.
+        target_values: how many values y has.
         by_target: I(s; y).
         by_predicted: I(s; ŷ).
         by_both: I(s; y, ŷ).
@@ -38,6 +39,7 @@ class Explained:
 
     entropy: float
     left: float
+    target_values: int
     by_target: Estimate
     by_predicted: Estimate
     by_both: Estimate
@@ -47,6 +49,7 @@ class Explained:
         return {
             "entropy_bits": self.entropy,
             "left_bits": self.left,
+            "target_values": self.target_values,
             "by_target_bits": self.by_target.as_dict(),
             "by_predicted_bits": self.by_predicted.as_dict(),
             "by_both_bits": self.by_both.as_dict(),
@@ -63,6 +66,7 @@ def explained(outputs: Outputs, secret: Attribute, confidence: float = 0.95, see
     return Explained(
         entropy=plug_in_entropy(s),
         left=plug_in_conditional_entropy(s, both),
+        target_values=len(outputs.y.values),
         by_target=told(outputs.y.codes),
         by_predicted=told(outputs.predicted),
         by_both=told(both),

@@ -170,7 +170,9 @@ def _run(audits: Sequence[Audit], source: str, panel: str) -> str:
         "Groups": "none" if first.judgement.groups is None else f"{first.judgement.groups:,} among those attacked",
         "Panel": panel,
         "Intervals": f"{100 * first.confidence:.4g}%",
-        "Limit": f"{100 * first.limits.excess_share:g}% of what the labels leave open, at least "
+        "Limit": f"{100 * first.limits.excess_share:g}% of what the labels leave open"
+        + (f" and {first.limits.ruled_out:g} times the share of s that y tells" if len(first.classes) > 2 else "")
+        + f", at least "
         f"{first.limits.excess_bits:g} bits; {first.limits.provenance}",
         "Seed": str(first.seed),
         "Made by": f"fedveil {__version__}",

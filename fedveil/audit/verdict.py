@@ -5,7 +5,8 @@ Symbols: s the sensitive attribute, y the true label, ŷ the predicted one, L th
     undecided   fewer than 200 rows, or L lies within the interval of the unexplained excess: I(s; scores | y, ŷ) less
                 what a graded score of a correlated y tells honestly (`graded.py`)
     curious     the interval lies above L
-    correlated  it lies below L; scores (or ŷ alone) and labels tell s, and the labels tell more than the excess
+    correlated  it lies below L; scores (or ŷ alone) and labels tell s, and the labels tell more than the excess or
+                L is higher for their sake (y of three or more values)
     standard    none of these
 
 The rule is about outputs seen, attackers tried, and this population; it proves neither guilt nor innocence.
@@ -43,7 +44,7 @@ MEANING: dict[Verdict, str] = {
 
 def decide(rows: int, told: Estimate, explained: Explained, unexplained: Estimate, limits: Limits) -> Verdict:
     """Apply the rule; `told` are the bits that the panel reads of s in the scores."""
-    limit = limits.excess(explained.left)
+    limit = limits.excess(explained)
     if rows < LEAST_ROWS or unexplained.low <= limit < unexplained.high:
         return "undecided"
     if unexplained.low > limit:
@@ -51,7 +52,10 @@ def decide(rows: int, told: Estimate, explained: Explained, unexplained: Estimat
     least = limits.tells * explained.entropy
     # ŷ is part of what the scores show, and counted on all rows.
     tells = max(told.low, explained.by_predicted.low) > least
-    labels_tell = explained.by_both.low > least and explained.by_both.estimate > unexplained.estimate
+    known = explained.by_both.low > least
+    # More than overlearning leaves, and forgiven only for the values of y that a score rules out: correlation as well.
+    ruled_out = unexplained.estimate > limits.excess_share * explained.left
+    labels_tell = known and (explained.by_both.estimate > unexplained.estimate or ruled_out)
     return "correlated" if tells and labels_tell else "standard"
 
 
@@ -67,7 +71,7 @@ def evidence_for(
     limits: Limits,
 ) -> tuple[str, ...]:
     """Say what the verdict rests on, a sentence each; `honesty` comes with the prior of y."""
-    s, limit, worst = judgement.attribute, limits.excess(explained.left), judgement.worst
+    s, limit, worst = judgement.attribute, limits.excess(explained), judgement.worst
     share = 100 * beyond.share.estimate
     return (
         _reason(verdict, rows, beyond.unexplained, limit),

@@ -28,7 +28,7 @@ def decided(kept: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
 
     told = kept["explained"]
     by = {name: Estimate(**told[f"{name}_bits"]) for name in ("by_target", "by_predicted", "by_both")}
-    labels = Explained(told["entropy_bits"], told["left_bits"], **by)
+    labels = Explained(told["entropy_bits"], told["left_bits"], told["target_values"], **by)
     unexplained = Estimate(**kept["excess"]["unexplained"])
     verdict = decide(kept["rows"], Estimate(**kept["told"]), labels, unexplained, limits)
-    return {**kept, "verdict": verdict, "limit": limits.excess(labels.left), "share": kept["excess"]["share"]}
+    return {**kept, "verdict": verdict, "limit": limits.share(labels), "share": kept["excess"]["share"]}

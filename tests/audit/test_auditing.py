@@ -12,13 +12,14 @@ from audited_outputs import coded, trained
 from fedveil.audit import LIMITS, Limits, Outputs, audit, audit_all
 from fedveil.audit.blending import blended
 from fedveil.audit.excess import excess
-from fedveil.audit.explained import counted_information, explained
+from fedveil.audit.explained import Explained, counted_information, explained
 from fedveil.audit.graded import weight
 from fedveil.audit.seen import seen
 from fedveil.audit.spread import spread
 from fedveil.audit.verdict import decide
 from fedveil.data.attribute import Attribute
 from fedveil.errors import InputError
+from fedveil.figures import Estimate
 from fedveil.information.entropy import binary_entropy, mutual_information
 from fedveil.measures import Predictions
 
@@ -227,7 +228,21 @@ def test_attributes_that_cannot_be_audited_are_refused():
 def test_limits_are_checked_and_know_where_they_come_from():
     assert LIMITS.provenance
     with pytest.raises(InputError, match="limits"):
-        Limits(1.5, 0.1, 0.1, "")
+        Limits(1.5, 1.0, 0.1, 0.1, "")
+
+
+def test_the_limit_grows_with_correlation_where_scores_can_rule_values_of_y_out():
+    def labels(values, told, left=0.8):
+        known = Estimate(told, told - 0.05, told + 0.05)
+        return Explained(1.0, left, values, known, known, known)
+
+    assert LIMITS.share(labels(2, 0.2)) == LIMITS.share(labels(10, 0.0)) == LIMITS.excess_share
+    assert LIMITS.share(labels(10, 0.1)) == pytest.approx(LIMITS.excess_share + 0.1 * LIMITS.ruled_out)
+    assert LIMITS.share(labels(10, 0.9)) == 0.9
+    seen_bits = Estimate(0.3, 0.28, 0.32)
+    assert decide(2000, seen_bits, labels(2, 0.15), seen_bits, LIMITS) == "curious"
+    assert decide(2000, seen_bits, labels(10, 0.15), seen_bits, LIMITS) == "correlated"
+    assert decide(2000, seen_bits, labels(10, 0.01), seen_bits, LIMITS) == "curious"
 
 
 def test_outputs_refuse_what_does_not_fit():
