@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fedveil.reproductions.shown import with_interval
@@ -12,6 +13,12 @@ if TYPE_CHECKING:
 LEAST = 0.1
 """From such an excess of the teacher's curiosity on, it is asked what the student keeps of it."""
 
+MARKS = {"teacher": "s", "student": "o"}
+READINGS: Any = (
+    ("honesty", "-", "δ_y"),
+    ("curiosity", "--", "δ_s, teacher's attack"),
+    ("retrained", ":", "δ_s, retrained, balanced"),
+)
 COLOURS = {"standard": "#555555", "parameterised": "#1b6ca8", "regularised": "#b5471b"}
 
 
@@ -40,23 +47,28 @@ def kept_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def tables(found: dict[str, Any]) -> list[Table]:
-    """Teachers and students, and what students keep."""
+    """Teachers and students, a table for each case, and what students keep."""
+    return [*(_table(found, case) for case in dict.fromkeys(row["case"] for row in found["rows"])), _kept(found)]
+
+
+def _table(found: dict[str, Any], case: str) -> Table:
     from rich.table import Table
 
-    printed = {(one["case"], one["attack"], one["classifier"]): one for one in found["paper"] if "classifier" in one}
-    table = Table(title="Table 6 and beyond: teachers, and students of half the size trained by KL alone")
+    printed = {
+        (one["attack"], one["classifier"]): one
+        for one in found["paper"]
+        if "classifier" in one and one.get("case") == case
+    }
+    table = Table(title=f"Table 6, {case}: teachers, and students of half the size trained by KL alone")
     for heading in (
-        *("case", "attack", "user's", "t", "classifier", "δ_y", "δ_s, teacher's attack", "δ_s, τ anew", "prior"),
-        *("retrained, balanced", "attacker", "paper δ_y", "paper δ_s"),
+        *("attack", "user's", "t", "classifier", "δ_y", "δ_s, teacher's attack", "δ_s, τ anew", "prior"),
+        *("retrained, balanced", "attacker", *(("paper δ_y", "paper δ_s") if printed else ())),
     ):
-        table.add_column(
-            heading, justify="left" if heading in ("case", "attack", "classifier", "attacker") else "right"
-        )
-    for row in found["rows"]:
+        table.add_column(heading, justify="left" if heading in ("attack", "classifier", "attacker") else "right")
+    for row in (row for row in found["rows"] if row["case"] == case):
         first = row["temperature"] in (None, 1.0) and row["share"] == found["rows"][0]["share"]
-        beside = printed.get((row["case"], row["attack"], row["classifier"]), {}) if first else {}
+        beside = printed.get((row["attack"], row["classifier"]), {}) if first else {}
         table.add_row(
-            row["case"],
             row["attack"],
             f"{row['share']:.0%}",
             "" if row["temperature"] is None else f"{row['temperature']:g}",
@@ -67,9 +79,9 @@ def tables(found: dict[str, Any]) -> list[Table]:
             f"{row['prior']['estimate']:.3f}",
             with_interval(row["retrained"]),
             row["attacker"],
-            *(f"{beside[name]:.3f}" if name in beside else "" for name in ("honesty", "curiosity")),
+            *(f"{beside[name]:.3f}" if name in beside else "" for name in ("honesty", "curiosity") if printed),
         )
-    return [table, _kept(found)]
+    return table
 
 
 def _kept(found: dict[str, Any]) -> Table:
@@ -104,61 +116,67 @@ def notes(found: dict[str, Any]) -> list[str]:
         + (", at 97.5% since two choices of attackers are looked at." if told["fresh"] else "."),
     ]
     for name, sizes in found["cases"].items():
-        lines.append(f"{name}: " + ", ".join(f"{key} {value}" for key, value in sizes.items() if value) + ".")
+        lines.append(f"{name}: " + ", ".join(f"{key} {value}" for key, value in sizes.items() if value != []) + ".")
     return lines + [str(one["note"]) for one in found["paper"] if "note" in one]
 
 
 def draw(found: dict[str, Any], canvas: Any) -> None:
-    """Draw for each case teachers and students by honesty and curiosity, then the sweeps."""
+    """Draw a panel of teachers and students by honesty and curiosity for each case, then two for each sweep."""
+    from matplotlib.lines import Line2D
+
+    share, panels = found["rows"][0]["share"], []
     cases = list(dict.fromkeys(row["case"] for row in found["rows"]))
-    canvas.set_size_inches(10.5, 2.9 * len(cases) + 0.4)
-    for line, case in zip(canvas.subplots(len(cases), 3, squeeze=False), cases, strict=True):
-        rows = [row for row in found["rows"] if row["case"] == case]
-        share = rows[0]["share"]
-        _plane(line[0], [row for row in rows if row["share"] == share and row["temperature"] in (None, 1.0)])
-        line[0].set(title=case, xlabel="δ_s, teacher's attack", ylabel="δ_y")
-        for axis, title, label in (
-            (line[1], "students by temperature (line: teacher's δ_s)", "temperature t"),
-            (line[2], "by the user's share of the people", "share"),
-        ):
-            axis.set(title=title, xlabel=label)
-        swept = [row["attack"] for row in rows if row["share"] != share or row["temperature"] not in (None, 1.0)]
-        for attack in dict.fromkeys(swept):
-            own = [row for row in rows if row["attack"] == attack]
-            students = [row for row in own if row["classifier"] == "student"]
-            hot = [row for row in students if row["share"] == share]
-            _sweep(line[1], hot, "temperature", attack)
-            _sweep(line[2], [row for row in students if row["temperature"] == 1.0], "share", attack)
-            teachers = sorted((row for row in own if row["classifier"] == "teacher"), key=lambda row: row["share"])
-            values = [row["curiosity"]["estimate"] for row in teachers]
-            line[2].plot([row["share"] for row in teachers], values, "s", color="black", label="δ_s of the teacher")
-            line[1].axhline(values[[row["share"] for row in teachers].index(share)], color="black", linewidth=0.7)
-        if swept:
-            line[2].legend(frameon=False, fontsize=7)
-        else:
-            line[1].axis("off")
-            line[2].axis("off")
+    by_case = {case: [row for row in found["rows"] if row["case"] == case] for case in cases}
+    for case, rows in by_case.items():
+        first = [row for row in rows if row["share"] == share and row["temperature"] in (None, 1.0)]
+        panels.append(partial(_plane, case=case, rows=first))
+    for case, rows in by_case.items():
+        swept = {row["attack"] for row in rows if row["share"] != share or row["temperature"] not in (None, 1.0)}
+        own = [row for row in rows if row["attack"] in swept]
+        if own:
+            hot, cool = ([r for r in own if r["share"] == share], [r for r in own if r["temperature"] in (None, 1.0)])
+            panels += [partial(_sweep, case=case, rows=hot, over="temperature")]
+            panels += [partial(_sweep, case=case, rows=cool, over="share")]
+    across = max(2, min(4, len(cases)))
+    down = -(-len(panels) // across)
+    canvas.set_size_inches(3.6 * across, 3.0 * down + 0.7)
+    axes = list(canvas.subplots(down, across, squeeze=False).flat)
+    for axis, panel in zip(axes, panels, strict=False):
+        panel(axis)
+    for axis in axes[len(panels) :]:
+        axis.axis("off")
+    shown = [Line2D([], [], color=colour, label=name) for name, colour in COLOURS.items()]
+    shown += [Line2D([], [], color="black", marker=mark, linestyle="", label=name) for name, mark in MARKS.items()]
+    shown += [Line2D([], [], color="black", linestyle=style, label=name) for _, style, name in READINGS]
+    canvas.legend(handles=shown, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
 
 
-def _plane(axis: Any, rows: list[dict[str, Any]]) -> None:
+def _plane(axis: Any, case: str, rows: list[dict[str, Any]]) -> None:
     for attack, colour in COLOURS.items():
-        pair = [row for row in rows if row["attack"] == attack]
-        places = [(row["curiosity"]["estimate"], row["honesty"]["estimate"]) for row in pair]
-        if len(places) == 2:
-            axis.annotate("", places[1], places[0], arrowprops={"arrowstyle": "->", "color": colour})
-        for place, marker in zip(places, "so", strict=False):
-            axis.plot(*place, marker, color=colour, label=f"{attack} {'teacher' if marker == 's' else 'student'}")
+        pair = {row["classifier"]: row for row in rows if row["attack"] == attack}
+        places = {name: (row["curiosity"]["estimate"], row["honesty"]["estimate"]) for name, row in pair.items()}
+        if len(places) == len(MARKS):
+            axis.annotate("", places["student"], places["teacher"], arrowprops={"arrowstyle": "->", "color": colour})
+        for name, place in places.items():
+            axis.plot(*place, MARKS[name], color=colour)
     axis.margins(0.15)
-    axis.legend(frameon=False, fontsize=6.5)
+    axis.set(title=case, xlabel="δ_s, teacher's attack", ylabel="δ_y")
 
 
-def _sweep(axis: Any, rows: list[dict[str, Any]], over: str, attack: str) -> None:
-    rows = sorted(rows, key=lambda row: row[over])
-    places = [row[over] for row in rows]
-    for name, style, label in (
-        ("honesty", "-o", "δ_y"),
-        ("curiosity", "--o", "δ_s, teacher's G"),
-        ("retrained", ":o", "δ_s, retrained, balanced"),
-    ):
-        values = [row[name]["estimate"] for row in rows]
-        axis.plot(places, values, style, color=COLOURS[attack], markersize=3, label=label)
+def _sweep(axis: Any, case: str, rows: list[dict[str, Any]], over: str) -> None:
+    """Draw students over what is swept, joined by lines; teachers where each was trained, not joined."""
+    for attack, classifier in dict.fromkeys((row["attack"], row["classifier"]) for row in rows):
+        own = [row for row in rows if (row["attack"], row["classifier"]) == (attack, classifier)]
+        own.sort(key=lambda row: row[over] or 0)
+        for name, style, _ in READINGS:
+            values = [row[name]["estimate"] for row in own]
+            if classifier == "student":
+                places = [row[over] for row in own]
+                axis.plot(places, values, MARKS["student"] + style, color=COLOURS[attack], markersize=3.5)
+            elif over == "share" and name == "curiosity":
+                axis.plot([row[over] for row in own], values, MARKS["teacher"], color=COLOURS[attack])
+            elif name == "curiosity":  # one teacher for all temperatures
+                axis.axhline(values[0], color=COLOURS[attack], linewidth=0.7)
+    axis.margins(0.1)
+    label = {"temperature": "temperature t (thin line: teacher's δ_s)", "share": "user's share of the people"}[over]
+    axis.set(title=case, xlabel=label, ylabel="test figure")

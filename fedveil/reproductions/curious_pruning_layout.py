@@ -89,7 +89,7 @@ def notes(found: dict[str, Any]) -> list[str]:
         + (", at 97.5% since two choices of attackers are looked at." if told["fresh"] else "."),
     ]
     for name, sizes in found["cases"].items():
-        lines.append(f"{name}: " + ", ".join(f"{key} {value}" for key, value in sizes.items() if value) + ".")
+        lines.append(f"{name}: " + ", ".join(f"{key} {value}" for key, value in sizes.items() if value != []) + ".")
     return lines + [str(one["note"]) for one in found["paper"] if "note" in one]
 
 
