@@ -33,6 +33,7 @@ class Block:
         vary: values by the name of a data option or of a setting of `games.Curious`.
         options: of the data, further ones.
         data, game: in place of the experiment's.
+        merge: coarser values of secrets, by name: each new value with those that it stands for.
         epochs: passes over the training records; the experiment's if unsaid.
         pictures: "roc" (Figure 7; two classes of y and s) and "histogram" (Figure 8).
         joint: whether the joint distribution of y and each secret is shown (Table 1A).
@@ -46,6 +47,7 @@ class Block:
     options: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] | None = None
     game: dict[str, Any] | None = None
+    merge: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     epochs: int | None = None
     pictures: list[str] = field(default_factory=list)
     joint: bool = False
@@ -63,6 +65,7 @@ class Cell:
         game: settings of `games.Curious`.
         point: what varies within its table, by name.
         epochs: passes over the training records.
+        merge: coarser values, by attribute.
     """
 
     table: str
@@ -75,6 +78,7 @@ class Cell:
     game: dict[str, Any]
     point: dict[str, Any]
     epochs: int
+    merge: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
     @property
     def dedicated(self) -> bool:
@@ -85,7 +89,10 @@ class Cell:
     def key(self) -> dict[str, Any]:
         """What its figures depend on; neither the table nor the row's name."""
         told = ("source", "options", "sensitive", "target", "secrets", "epochs")
-        return {name: getattr(self, name) for name in told} | {"game": asdict(self.made()), "measured": MEASURED}
+        merged = {"merge": self.merge} if self.merge else {}
+        return (
+            {name: getattr(self, name) for name in told} | {"game": asdict(self.made()), "measured": MEASURED} | merged
+        )
 
     def made(self) -> Curious:
         """Return the game, its settings checked."""
@@ -110,9 +117,9 @@ class Cell:
         data, started = self.data(read, seed), time.perf_counter()
         classifier = train(self.made(), data, epochs=self.epochs, seed=seed + run)
         seconds = time.perf_counter() - started
-        train_people, held_out, test = (classifier.outputs(data, part) for part in Split)
+        train_people, test = (classifier.outputs(data, part) for part in (Split.TRAIN, Split.TEST))
         right = test.predicted == test.y.codes
-        honesty = measures.share(right, test.groups, seed)
+        honesty = measures.share_of(right, test.groups, seed)
         learned = float((train_people.predicted == train_people.y.codes).mean())
         common = {
             "Y": len(test.y.values),
@@ -124,9 +131,8 @@ class Cell:
             "entropy": measures.mean_entropy(test),
             "kept": classifier.kept,
         }
-        pools = (train_people, held_out, test)
         rows = [
-            {"secret": name, **common, **measures.told_of(classifier, pools, name, judges, seed)}
+            {"secret": name, **common, **measures.told_of(classifier, data, name, judges, seed)}
             for name in self.secrets
         ]
         found: dict[str, Any] = {"rows": rows, "seconds": seconds, "histogram": measures.histogram(test)}
@@ -154,10 +160,12 @@ def reader() -> Read:
 
 
 def _with_labels(data: AttributeData, cell: Cell) -> AttributeData:
-    y = data.label(cell.target)
+    labels = {name: data.label(name) for name in dict.fromkeys([cell.target, *cell.secrets])}
+    for name in cell.merge.keys() & labels.keys():
+        value_of = {old: new for new, olds in cell.merge[name].items() for old in olds}
+        labels[name] = labels[name].merge(name, value_of)
+    y = labels[cell.target]
     if cell.target in cell.secrets:
         y = replace(y, name=f"{y.name} itself")  # target and attribute are told apart by their names
-    secrets = {name: data.attribute(name) for name in cell.secrets}
-    known = y.known
-    made = replace(data, y=y, attributes=secrets, tasks={})
-    return made if known.all() else made.take(known)
+    made = replace(data, y=y, attributes={name: labels[name] for name in cell.secrets}, tasks={})
+    return made if y.known.all() else made.take(y.known)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fedveil.curious.measuring import measure, share
+from fedveil.data import Split
 from fedveil.errors import InputError
-from fedveil.measures import bootstrap_weights, interval, smoothed_interval
+from fedveil.measures import bootstrap_weights, interval
 from fedveil.randomness import numpy_generator
 
 if TYPE_CHECKING:
@@ -28,50 +30,43 @@ POINTS = 100
 
 
 def told_of(
-    classifier: Classifier, pools: tuple[Outputs, Outputs, Outputs], name: str, judges: Mapping[str, Any], seed: int
+    classifier: Classifier, data: AttributeData, name: str, judges: Mapping[str, Any], seed: int
 ) -> dict[str, Any]:
     """Return what the maker's G reads of test people's outputs, and what retrained attackers do.
 
     F overfits its training people, whose outputs look unlike others'. If `fresh`, attackers who learn from test
     people (each half's from the other half) are tried beside those who learn from the training people.
     """
-    from fedveil.attacks import panel as panel_of
-    from fedveil.audit.seen import seen
-    from fedveil.federation.view import Pool, View
-
-    test = pools[2]
-    view = View.apart(*(Pool(seen(one), {name: one.secrets[name]}, one.groups) for one in pools))
     fresh = bool(judges["fresh"])
     try:
-        judged = panel_of(**judges, seed=seed).judge(view, name)
+        found = measure(classifier, data, name, **judges, seed=seed)
     except InputError:
         if not fresh:
             raise
         fresh = False  # too few test people of some value to be halved: the row says so
-        judged = panel_of(**{**judges, "fresh": False}, seed=seed).judge(view, name)
-    secret = test.secrets[name]
-    guesses = classifier.guesses(test, name)
-    recalls = [float((guesses == code)[secret.codes == code].mean()) for code in np.unique(secret.codes[secret.known])]
-    groups = None if test.groups is None else test.groups[secret.known]
+        found = measure(classifier, data, name, **{**judges, "fresh": False}, seed=seed)
+    outputs = classifier.outputs(data, Split.TEST)
+    test = outputs.take(outputs.secrets[name].known)
+    secret, guesses = test.secrets[name], classifier.guesses(test, name)
+    recalls = [float((guesses == code)[secret.codes == code].mean()) for code in np.unique(secret.codes)]
+    worst = found.judgement.worst
     return {
         "S": len(secret.values),
-        "own": share((guesses == secret.codes)[secret.known], groups, seed),
+        "own": share_of(guesses == secret.codes, test.groups, seed),
         "own_balanced": sum(recalls) / len(recalls),
-        "prior": judged.prior.as_dict(),
+        "prior": found.judgement.prior.as_dict(),
         "fresh": fresh,
-        "attacker": judged.worst.name,
-        "accuracy": judged.worst.accuracy.as_dict(),
-        "balanced": judged.worst.balanced_accuracy.as_dict(),
-        "information": judged.mutual_information_bits.as_dict(),
+        "attacker": worst.name,
+        "accuracy": worst.accuracy.as_dict(),
+        "balanced": worst.balanced_accuracy.as_dict(),
+        "information": found.judgement.mutual_information_bits.as_dict(),
     }
 
 
-def share(right: npt.NDArray[np.bool_], groups: Codes | None, seed: int) -> dict[str, float]:
-    """Return the share of right guesses with its 95% interval: Agresti and Coull's, or the bootstrap's over groups."""
-    point = float(right.mean())
+def share_of(right: npt.NDArray[np.bool_], groups: Codes | None, seed: int) -> dict[str, float]:
+    """Return the share of right guesses with its 95% interval, over whole groups where people come in groups."""
     if groups is None:
-        low, high = smoothed_interval(np.array([point]), np.array([len(right)]), 0.95)
-        return {"estimate": point, "low": min(low, point), "high": max(high, point)}
+        return share(right).as_dict()
     weights = bootstrap_weights(len(right), groups, 1000, numpy_generator(seed, "share"))
     return interval(np.concatenate([(block @ right) / block.sum(axis=1) for block in weights]), 0.95).as_dict()
 

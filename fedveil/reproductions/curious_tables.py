@@ -106,6 +106,7 @@ class CuriousTables(Experiment):
                         game=game,
                         point=point,
                         epochs=self.epochs if block.epochs is None else block.epochs,
+                        merge=block.merge,
                     )
                 )
         return made
@@ -137,8 +138,12 @@ class CuriousTables(Experiment):
         for run in range(self.runs):
             at = ", ".join(f"{name} {value}" for name, value in cell.point.items())
             say(f"{cell.table}: {cell.setting}{f', {at}' if at else ''}, run {run + 1} of {self.runs}")
-            judges = {"kind": self.panel, "draws": self.draws, "fresh": self.fresh}
-            key = {"kind": self.kind, **cell.key, "panel": judges}
+            judges = {"attackers": self.panel, "draws": self.draws, "fresh": self.fresh}
+            key = {
+                "kind": self.kind,
+                **cell.key,
+                "panel": {"kind": self.panel, "draws": self.draws, "fresh": self.fresh},
+            }
             measure = partial(cell.measure, read, self.seed, run, judges)
             found.append(kept.part({**key, "seed": self.seed, "run": run}, measure))
         about: dict[str, Any] = {
@@ -149,6 +154,7 @@ class CuriousTables(Experiment):
         }
         about |= {"dedicated": cell.dedicated, "curious": cell.made().beta_s > 0, "output": cell.made().output}
         about |= {"source": cell.source, "together": list(cell.secrets), "options": cell.options, "epochs": cell.epochs}
+        about |= {"merge": cell.merge}
         further = {name: found[0][name] for name in pictures if name in found[0]}
         further["seconds"] = sum(one["seconds"] for one in found) / len(found)
         return [
@@ -167,6 +173,7 @@ class CuriousTables(Experiment):
             "secret": secret,
         }
         key |= {"target": cell.target, "sensitive": cell.sensitive, "seed": self.seed, "measured": MEASURED}
+        key |= {"merge": cell.merge}
         return kept.part(key, lambda: {"target": cell.target, **joint(cell.data(read, self.seed), secret)})
 
     def tables(self, found: dict[str, Any]) -> list[Table]:

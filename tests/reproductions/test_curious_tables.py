@@ -16,7 +16,7 @@ from fedveil.studies.presets import SCALES, Preset, read_preset
 PRESETS = ("adult", "audiomnist", "celeba", "digits", "generalisation", "utkface")
 SMALL = {
     "kind": "curious-tables",
-    "data": {"source": "synthetic", "options": {"n": 3000, "bits": 0.8}},
+    "data": {"source": "synthetic", "options": {"n": 2000, "bits": 0.8}},
     "epochs": 6,
     "runs": 2,
     "panel": "logistic",
