@@ -11,6 +11,7 @@ from fedveil.errors import InputError, nearest
 from fedveil.reproductions import audit_verdicts_drawing as drawing
 from fedveil.reproductions import audit_verdicts_layout as layout
 from fedveil.reproductions.audit_kept import decided, figures
+from fedveil.reproductions.audit_midway import midway
 from fedveil.reproductions.experiment import Experiment, Kept, Say
 from fedveil.reproductions.shown import PaperFigures
 from fedveil.studies import parts
@@ -118,6 +119,7 @@ class AuditVerdicts(Experiment):
             "limits": vars(LIMITS),
             "members": members,
             "counts": layout.counts(members),
+            "midway": midway([one for one in members if one["half"] == "calibration"], LIMITS.tells),
             "by_rows": layout.by_rows(members),
             "paper": [dict(one) for one in paper],
         }

@@ -25,9 +25,10 @@ def draw(found: dict[str, Any], canvas: Any) -> None:
         share = one["audits"][0]["share"]
         strip.plot([place, place], [share["low"], share["high"]], color=COLOURS[one["label"]], linewidth=1)
         strip.plot(place, share["estimate"], "o", color=COLOURS[one["label"]], markersize=3)
+        strip.plot(place, one["audits"][0]["limit"], "_", color="black", markersize=5)
     for label in LABELS:
         strip.plot([], [], "o", color=COLOURS[label], label=label)
-    strip.axhline(found["limits"]["excess_share"], color="black", linewidth=0.8, linestyle="--", label="limit")
+    strip.plot([], [], "_", color="black", label="limit")
     strip.set(title=f"Excess at {found['rows']:,} rows", ylabel="share of H(s | y, ŷ)", xlabel="classifier", xticks=[])
     strip.legend(frameon=False)
     _draw_rows(found, curve)

@@ -156,12 +156,7 @@ def notes(found: dict[str, Any]) -> list[str]:
             f"Not told rightly: {one['case']}, {one['recipe']}, run {one['seed']} ({one['label']}): "
             f"{audit['verdict']}; share {with_interval(audit['share'])}."
         )
-    gap = _gap([one for one in found["members"] if one["half"] == "calibration"])
-    if gap is not None:
-        lines.append(
-            f"In the calibration half the highest share of a standard classifier is {gap[0]:.3f} (lower end of its "
-            f"interval), the lowest of a curious one {gap[1]:.3f}; the limit is {found['limits']['excess_share']:g}."
-        )
+    lines.append(_provenance(found))
     return lines + [str(one["note"]) for one in found["paper"] if "note" in one]
 
 
@@ -172,10 +167,19 @@ def _is_wrong(one: Member) -> bool:
     return bool(one["label"] == "standard" and verdict in ("curious", "undecided"))
 
 
-def _gap(members: Sequence[Member]) -> tuple[float, float] | None:
-    """Return the highest lower end among standard ones and the lowest among curious ones."""
-    ends = {
-        label: [one["audits"][0]["share"]["low"] for one in members if one["label"] == label]
-        for label in ("standard", "curious")
-    }
-    return (max(ends["standard"]), min(ends["curious"])) if all(ends.values()) else None
+def _provenance(found: dict[str, Any]) -> str:
+    """Say where the calibration half puts the limits, and where they are."""
+    ends, used = found["midway"], found["limits"]
+    if ends["share"] is None:
+        return "The calibration half lacks standard or curious classifiers; no limit follows from it."
+    said = (
+        f"Calibration half: the highest upper end of a standard one is {ends['standard']:.3f}, the lowest lower end "
+        f"of a curious one {ends['curious']:.3f}, midway {ends['share']:.3f}; the limit is {used['excess_share']:g}."
+    )
+    if ends["ruled_out"] is not None:
+        said += (
+            f" Where values of a correlated y can be ruled out: {ends['ruled_out_standard']:.2f} and "
+            f"{ends['ruled_out_curious']:.2f} times I(s; y)/H(s) beyond it, midway {ends['ruled_out']:.2f}; used are "
+            f"{used['ruled_out']:g}."
+        )
+    return said

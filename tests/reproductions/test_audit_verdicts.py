@@ -12,6 +12,7 @@ from fedveil.data import Attribute, Split
 from fedveil.errors import InputError
 from fedveil.reproductions import Kept, make_experiment
 from fedveil.reproductions.audit_cases import AuditCase
+from fedveil.reproductions.audit_midway import midway
 from fedveil.reproductions.audit_verdicts_layout import by_rows, counts, notes
 from fedveil.reproductions.audit_zoo import Recipe, make
 from fedveil.studies.presets import SCALES, Preset, read_preset
@@ -21,20 +22,20 @@ CASE = {
     "source": "synthetic",
     "target": "y",
     "secret": "u",
-    "options": {"n": 3000, "bits": 0.8, "test": 0.5, "overlap": 0.4},
+    "options": {"n": 2000, "bits": 0.8, "test": 0.5, "overlap": 0.2},
     "half": "calibration",
     "curve": ["standard", "curious"],
     "recipes": ["standard", "logistic", "curious", "given up"],
 }
 SMALL = {
     "kind": "audit-verdicts",
-    "rows": 1000,
+    "rows": 700,
     "row_counts": [300, 90000],
-    "panel": "logistic,boosting",
+    "panel": "logistic",
     "recipes": {
         "standard": {"maker": "network", "epochs": 3},
         "logistic": {"maker": "logistic", "output": "soft"},
-        "curious": {"maker": "parameterised", "epochs": 6},
+        "curious": {"maker": "parameterised", "epochs": 8},
         "given up": {"maker": "parameterised", "epochs": 3, "beta_y": 1.0, "beta_s": 0.0},
     },
     "cases": [CASE],
@@ -70,7 +71,7 @@ def test_a_zoo_of_four_is_made_audited_kept_and_drawn(tmp_path):
     for name in ("standard", "logistic"):
         assert found[name]["label"] == "standard"
         assert found[name]["audits"][0]["verdict"] in ("standard", "correlated")
-    assert [audit["rows"] for audit in found["curious"]["audits"]] == [1000, 300]  # 90,000 there are not
+    assert [audit["rows"] for audit in found["curious"]["audits"]] == [700, 300]  # 90,000 there are not
     total = {row["label"]: row for row in shown["counts"] if row["half"] == "all"}
     assert total["standard"]["members"] == 2
     assert total["curious"]["curious"] == 1
@@ -83,9 +84,10 @@ def test_a_zoo_of_four_is_made_audited_kept_and_drawn(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").iterdir()} == before
 
 
-def member(label, verdict, half="calibration", **further):
-    share = {"estimate": 0.2, "low": 0.1, "high": 0.3}
-    audits = [{"rows": rows, "verdict": verdict, "share": share} for rows in (2000, 500)]
+def member(label, verdict, half="calibration", at=0.2, values=2, told=0.1, **further):
+    share = {"estimate": at, "low": at - 0.1, "high": at + 0.1}
+    labels = {"target_values": values, "entropy_bits": 1.0, "by_target_bits": {"estimate": told}}
+    audits = [{"rows": rows, "verdict": verdict, "share": share, "explained": labels} for rows in (2000, 500)]
     return {"case": "c", "recipe": "r", "seed": 0, "half": half, "label": label, "audits": audits, **further}
 
 
@@ -105,13 +107,28 @@ def test_verdicts_are_counted_by_half_and_by_rows():
     }  # fmt: skip
     assert [row["rows"] for row in by_rows(members)] == [500, 500, 500, 2000, 2000, 2000]
     told = {"counts": counts(members), "members": members, "paper": [], "least_gain": 0.05}
-    said = notes({**told, "limits": {"provenance": "here", "excess_share": 0.1}})
+    told["midway"] = midway(members, 0.02)
+    said = notes({**told, "limits": {"provenance": "here", "excess_share": 0.1, "ruled_out": 1.0}})
     assert sum(line.startswith("Not told rightly") for line in said) == 2  # a failed attempt is not counted as missed
+
+
+def test_limits_lie_midway_between_standard_and_curious_ones():
+    plain = [member("standard", "standard", at=at) for at in (0.0, 0.1)]
+    plain += [member("curious", "curious", at=at) for at in (0.5, 0.6)] + [member("failed attempt", "standard", at=0.0)]
+    found = midway(plain, 0.02)
+    assert (found["standard"], found["curious"]) == pytest.approx((0.2, 0.4))
+    assert found["share"] == pytest.approx(0.3)
+    assert found["ruled_out"] is None
+    many = [member("standard", "correlated", at=0.5, values=10), member("curious", "curious", at=0.8, values=10)]
+    found = midway([*plain, *many], 0.02)
+    assert found["share"] == pytest.approx(0.3)
+    assert found["ruled_out"] == pytest.approx((3.0 + 4.0) / 2)  # (.6 − .3)/.1 and (.7 − .3)/.1
+    assert midway(plain[:2], 0.02)["share"] is None
 
 
 @pytest.mark.parametrize("maker", ["hard-mixture", "regularised", "devices", "server", "distilled", "forest"])
 def test_every_maker_gives_probabilities_or_scores_of_the_test_people(maker):
-    data = AuditCase(**{**CASE, "options": {"n": 900, "bits": 0.9}}).load(0)
+    data = AuditCase(**{**CASE, "options": {"n": 1100, "bits": 0.9}}).load(0)
     soft = "raw" if maker in ("devices", "server") else "soft"
     found = make(Recipe(maker, output=soft, epochs=6, beta_y=0.6, beta_s=0.4), data, ("u",), 0)
     outputs = found.outputs(Split.TEST)
