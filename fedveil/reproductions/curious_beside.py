@@ -52,8 +52,7 @@ def add_ways(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    options = {name: value for name, value in row["point"].items() if name.endswith("_classes")}
-    return row["source"], row["target"], row["secret"], row["S"], sorted(options.items())
+    return row["source"], row["options"], row["target"], row["secret"], row["S"]
 
 
 def _fits(dedicated: Mapping[str, Any], row: Mapping[str, Any]) -> bool:

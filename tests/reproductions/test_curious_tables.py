@@ -120,7 +120,7 @@ def test_it_is_measured_kept_laid_out_and_drawn(tmp_path):
 def test_the_way_is_told_only_where_there_is_one():
     def row(share, dedicated=False, curious=True, **more):
         figure = {"estimate": share}
-        same = {"source": "a", "target": "y", "secret": "s", "S": 2, "point": {}, "output": "raw"}
+        same = {"source": "a", "target": "y", "secret": "s", "S": 2, "point": {}, "options": {}, "output": "raw"}
         return {**same, "dedicated": dedicated, "curious": curious, "own": figure, "balanced": figure, **more}
 
     std, raw, best = row(0.6, curious=False), row(0.87), row(0.9, dedicated=True, curious=False)
