@@ -117,4 +117,4 @@ def test_a_share_must_leave_both_something(shares):
         with pytest.raises(InputError, match="share must lie in"):
             dealt(shares[0], share)
     with pytest.raises(InputError, match="too few"):
-        dealt(figure2(100, 10, 10, seed=0).take(np.arange(3)), 0.2)
+        dealt(figure2(100, 10, 10, seed=0).take(np.arange(2)), 0.2)

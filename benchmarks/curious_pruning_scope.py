@@ -1,0 +1,41 @@
+"""Does it matter whether the smallest weights of each layer go, or those of the whole network? Faces of the preset.
+
+Run it with FEDVEIL_DATA pointing at the data sets: `python benchmarks/curious_pruning_scope.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fedveil.curious import prune, train
+from fedveil.curious.measuring import share
+from fedveil.curious.pruning import Scope
+from fedveil.data import Split
+from fedveil.games.curious import Curious
+from fedveil.reproductions.curious_case import CuriousCase
+from fedveil.reproductions.curious_pruning import CuriousPruning
+from fedveil.studies.presets import read_preset
+
+SCOPES: tuple[Scope, ...] = ("layer", "network")
+
+
+def main() -> None:
+    """Train the preset's first two classifiers of faces and print honesty and what G reads, by scope and amount."""
+    preset = read_preset("curious/pruning", "quick").experiment
+    assert isinstance(preset, CuriousPruning)
+    case = CuriousCase.of(preset.cases[0], "preset")
+    data = case.load(0)
+    raw = Curious(case.secret, beta_y=0.7, beta_s=0.3, widths=tuple(case.widths))
+    for name, game in (("Std", replace(raw, beta_y=1.0, beta_s=0.0)), ("RawHBC (0, .7, .3)", raw)):
+        whole = train(game, data, epochs=case.epochs)
+        for scope in SCOPES:
+            for amount in (0.0, 0.3, 0.5, 0.7, 0.9):
+                pruned = prune(whole, amount, scope=scope)
+                outputs = pruned.outputs(data, Split.TEST)
+                honesty = share(outputs.predicted == outputs.y.codes)
+                told = share(pruned.guesses(outputs, case.secret) == outputs.secrets[case.secret].codes)
+                print(f"{name}, {scope}, {amount:.0%}: honesty {honesty}, G {told}")
+
+
+if __name__ == "__main__":
+    main()
