@@ -1,4 +1,4 @@
-"""The rival: each participant trains its encoder and head by DP-SGD (Abadi et al. 2016), through Opacus.
+"""The rival: each participant trains its encoder and head by DP-SGD (Abadi et al. 2016), accounted for by Opacus.
 
 What DP-SGD promises is about the training records: that the *weights* tell little of any one of them. The
 representations of new records pass through these weights unprotected; how much they tell is measured here.
@@ -6,7 +6,6 @@ representations of new records pass through these weights unprotected; how much 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,22 +72,19 @@ class DPTraining:
         made = attri_fed_networks(self.networks, x.shape[1:], self.width)  # type: ignore[arg-type]
         encoder = made.encoder(torch_generator(seed, "dp", "encoder"))
         head = made.head(classes)(torch_generator(seed, "dp", "head"))
-        model: Any = _wrapped(nn.Sequential(encoder, head))
+        model = nn.Sequential(encoder, head)
         rate, steps, noise = self.schedule(len(x))
         optimiser = torch.optim.Adam(model.parameters(), self.learning_rate)
         rng = numpy_generator(seed, "dp", "batches")
         normal = torch_generator(seed, "dp", "noise")
-        parameters = list(model.parameters())
         for _ in range(steps):
             rows = torch.from_numpy(np.flatnonzero(rng.random(len(x)) < rate))
-            optimiser.zero_grad()
-            for parameter in parameters:
-                parameter.grad_sample = None
-            if len(rows):
-                functional.cross_entropy(model(x[rows]), y[rows], reduction="sum").backward()  # type: ignore[no-untyped-call]
-            _privatise(parameters, self.clip, noise, rate * len(x), normal)
+            for parameter, total in zip(
+                model.parameters(), clipped_sum(model, x[rows], y[rows], self.clip), strict=True
+            ):
+                drawn = torch.randn(parameter.shape, generator=normal) * noise * self.clip
+                parameter.grad = (total + drawn) / (rate * len(x))
             optimiser.step()
-        model.remove_hooks()
         return encoder.eval(), head.eval()
 
 
@@ -120,28 +116,41 @@ def released_by(
     return values, owners, logits
 
 
-def _wrapped(model: nn.Module) -> Any:
+def clipped_sum(model: nn.Module, x: Tensor, y: Tensor, clip: float) -> list[Tensor]:
+    """Return Σⱼ gⱼ·min(1, clip/‖gⱼ‖₂) over records, one tensor per parameter, without any record's gradient at hand.
+
+    A record's gradient of a linear layer is the outer product of its output's gradient and its input, so its norm is
+    the product of theirs (Goodfellow 2015); a second pass descends the losses, each weighed with its record's factor.
+    Layers with weights must be linear or layer norms, each used once.
+    """
+    if not len(x):
+        return [torch.zeros_like(parameter) for parameter in model.parameters()]
+    seen: list[tuple[nn.Module, Tensor, Tensor]] = []
+    layers = [layer for layer in model.modules() if any(True for _ in layer.parameters(recurse=False))]
+    hooks = [
+        layer.register_forward_hook(lambda own, given, made: seen.append((own, given[0], made))) for layer in layers
+    ]
     try:
-        from opacus import GradSampleModule
-    except ImportError:
-        raise InputError("DP-SGD: per-record gradients need opacus: pip install 'fedveil[dp]'") from None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about hooks on inputs that need no gradient
-        return GradSampleModule(model, loss_reduction="sum")
+        losses = functional.cross_entropy(model(x), y, reduction="none")
+    finally:
+        for hook in hooks:
+            hook.remove()
+    outputs = torch.autograd.grad(losses.sum(), [made for _, _, made in seen], retain_graph=True)
+    squares = torch.stack(
+        [_square(layer, given.detach(), slope) for (layer, given, _), slope in zip(seen, outputs, strict=True)]
+    ).sum(dim=0)
+    factors = (clip / squares.sqrt().clamp_min(1e-12)).clamp_max(1.0)
+    return list(torch.autograd.grad((losses * factors).sum(), list(model.parameters())))
 
 
-def _privatise(parameters: list[Any], clip: float, noise: float, batch: float, generator: torch.Generator) -> None:
-    """Put the noisy mean of clipped gradients where the optimiser looks for a gradient."""
-    gradients = [parameter.grad_sample for parameter in parameters]
-    norms = None
-    if gradients[0] is not None:
-        norms = torch.stack([one.flatten(1).norm(dim=1) for one in gradients]).norm(dim=0)
-    for parameter, own in zip(parameters, gradients, strict=True):
-        total = torch.zeros_like(parameter)
-        if norms is not None:
-            total = torch.einsum("n,n...->...", (clip / norms.clamp_min(1e-12)).clamp_max(1.0), own)
-        drawn = torch.randn(parameter.shape, generator=generator) * noise * clip
-        parameter.grad = (total + drawn) / batch
+def _square(layer: nn.Module, given: Tensor, slope: Tensor) -> Tensor:
+    """Return each record's squared norm of the gradient of one layer's weights and bias."""
+    if isinstance(layer, nn.Linear):
+        return slope.square().sum(dim=1) * (given.square().sum(dim=1) + 1)
+    if isinstance(layer, nn.LayerNorm):
+        normed = functional.layer_norm(given, layer.normalized_shape, eps=layer.eps)
+        return (slope * normed).square().sum(dim=1) + slope.square().sum(dim=1)
+    raise InputError(f"DP-SGD: {type(layer).__name__} has weights whose gradient per record is not known here")
 
 
 def accuracy_of(logits: Mapping[Split, FloatArray], data: AttributeData) -> Any:

@@ -24,6 +24,7 @@ __all__ = ["EXPERIMENTS", "KINDS", "Experiment", "Kept", "Played", "Shown", "mak
 KINDS: dict[str, type[Shown]] = {kind.kind: kind for kind in (MethodMatrix, LossesByStrength, Maps, MatchedLeakage)}
 
 EXPERIMENTS = {
+    "attri-fed": "attri_fed:AttriFedStudy",
     "audit-verdicts": "audit_verdicts:AuditVerdicts",
     "convergence": "convergence:Convergence",
     "curious-distillation": "curious_distillation:CuriousDistillation",
