@@ -1,8 +1,10 @@
 """The presets curious/pruning and curious/distillation, small: measured, kept, laid out, drawn; bad settings told."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from made_celeba import ramps, write_celeba
 from rich.console import Console
 
 from fedveil.cli.reproduce import run_experiment
@@ -98,6 +100,20 @@ def test_students_are_measured_kept_laid_out_and_drawn(tmp_path, published):
         assert (row["threshold"] is None) == (row["attack"] != "regularised")
     assert "0.876" in text or "0.877" in text  # the paper's figure stands beside ours
     assert "printed" in text
+
+
+def test_table_6_runs_on_celebas_folder_and_every_printed_figure_has_its_row(tmp_path, monkeypatch):
+    write_celeba(tmp_path / "celeba", ramps)
+    monkeypatch.setenv("FEDVEIL_DATA", str(tmp_path))
+    preset = read_preset("curious/distillation", "paper")
+    small = [{**case, "widths": [4, 4, 4, 4, 8], "epochs": 1} for case in preset.experiment.cases]
+    quickly = {"runs": 1, "swept": [], "shares": [0.2], "student_steps": 2, "student_batch": 5}
+    quickly |= {"panel": "logistic", "draws": 100, "fresh": False}
+    found = replace(preset.experiment, cases=small, **quickly).run(Kept(tmp_path / "out"), lambda _: None, preset.paper)
+    rows = {(row["case"], row["attack"], row["classifier"]) for row in found["rows"]}
+    printed = {(one["case"], one["attack"], one["classifier"]) for one in preset.paper if "case" in one}
+    assert len(printed) == 16
+    assert printed == {row for row in rows if row[1] != "standard"}
 
 
 def row(attack, classifier, curiosity, temperature=None):
