@@ -145,7 +145,7 @@ class Cell:
 
 
 def _frozen(options: Mapping[str, Any]) -> Options:
-    return tuple(sorted(options.items()))
+    return tuple(sorted((name, tuple(value) if isinstance(value, list) else value) for name, value in options.items()))
 
 
 def reader() -> Read:
