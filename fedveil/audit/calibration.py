@@ -9,9 +9,9 @@ Where y has three or more values and s is correlated with it, a standard score t
 are those which go with other values of s, or of what s stands for. (A digit's classifier that met red sevens only rules
 seven out for what is blue.) No table of s and y shows how much more, so the limit grows with ρ = I(s; y)/H(s).
 
-The numbers were chosen on one half of the classifiers of the preset curious/audit: each lies midway between the highest
-upper end of an interval of a standard classifier and the lowest lower end of a curious one. docs/audit.md has the
-figures, and how the other half fared.
+The numbers were chosen on one half of the classifiers of the preset curious/audit: each is the geometric mean of the
+highest upper end of an interval of a standard classifier and the lowest lower end of a curious one, rounded.
+docs/audit.md has the figures, and how the other half fared.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Limits:
     Attributes:
         excess_share: an unexplained excess above this share of H(s | y, ŷ) is what a plot leaves, below it what
             overlearning does.
-        ruled_out: where y has three or more values, so many times I(s; y)/H(s) are added to that share.
+        ruled_out: where y has three or more values and tells s, so many times I(s; y)/H(s) are added to that share.
         excess_bits: and it must be at least so many bits.
         tells: scores, and labels, tell s from this share of H(s) on; below it correlation is not worth a word.
         provenance: where the numbers come from.
@@ -57,6 +57,8 @@ class Limits:
     def share(self, labels: Explained) -> float:
         """Return the limit as a share of H(s | y, ŷ)."""
         told = labels.by_target.estimate / labels.entropy if labels.target_values > 2 and labels.entropy else 0.0
+        if told < self.tells:
+            return self.excess_share
         return max(self.excess_share, min(_MOST_SHARE, self.excess_share + self.ruled_out * told))
 
     def excess(self, labels: Explained) -> float:
@@ -65,9 +67,9 @@ class Limits:
 
 
 LIMITS = Limits(
-    excess_share=0.12,
+    excess_share=0.09,
     ruled_out=3.5,
     excess_bits=0.03,
     tells=0.02,
-    provenance="midway between standard and curious classifiers in the calibration half of the preset curious/audit",
+    provenance="between standard and curious classifiers in the calibration half of the preset curious/audit",
 )

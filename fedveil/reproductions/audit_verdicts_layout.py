@@ -174,12 +174,13 @@ def _provenance(found: dict[str, Any]) -> str:
         return "The calibration half lacks standard or curious classifiers; no limit follows from it."
     said = (
         f"Calibration half: the highest upper end of a standard one is {ends['standard']:.3f}, the lowest lower end "
-        f"of a curious one {ends['curious']:.3f}, midway {ends['share']:.3f}; the limit is {used['excess_share']:g}."
+        f"of a curious one {ends['curious']:.3f}, between them {ends['share']:.3f}; the limit is "
+        f"{used['excess_share']:g}."
     )
     if ends["ruled_out"] is not None:
         said += (
             f" Where values of a correlated y can be ruled out: {ends['ruled_out_standard']:.2f} and "
-            f"{ends['ruled_out_curious']:.2f} times I(s; y)/H(s) beyond it, midway {ends['ruled_out']:.2f}; used are "
-            f"{used['ruled_out']:g}."
+            f"{ends['ruled_out_curious']:.2f} times I(s; y)/H(s) beyond it, between them {ends['ruled_out']:.2f}; used "
+            f"are {used['ruled_out']:g}."
         )
     return said

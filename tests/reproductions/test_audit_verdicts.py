@@ -117,12 +117,13 @@ def test_limits_lie_midway_between_standard_and_curious_ones():
     plain += [member("curious", "curious", at=at) for at in (0.5, 0.6)] + [member("failed attempt", "standard", at=0.0)]
     found = midway(plain, 0.02)
     assert (found["standard"], found["curious"]) == pytest.approx((0.2, 0.4))
-    assert found["share"] == pytest.approx(0.3)
+    assert found["share"] == pytest.approx(0.08**0.5)
     assert found["ruled_out"] is None
     many = [member("standard", "correlated", at=0.5, values=10), member("curious", "curious", at=0.8, values=10)]
     found = midway([*plain, *many], 0.02)
-    assert found["share"] == pytest.approx(0.3)
-    assert found["ruled_out"] == pytest.approx((3.0 + 4.0) / 2)  # (.6 − .3)/.1 and (.7 − .3)/.1
+    assert found["share"] == pytest.approx(0.08**0.5)
+    ends = [(end - 0.08**0.5) / 0.1 for end in (0.6, 0.7)]
+    assert found["ruled_out"] == pytest.approx((ends[0] * ends[1]) ** 0.5)
     assert midway(plain[:2], 0.02)["share"] is None
 
 
