@@ -52,5 +52,8 @@ def _draw_rows(found: dict[str, Any], axis: Any) -> None:
             axis.plot([row["rows"] for row in own], shares, style, marker="o", color=COLOURS[label], label=name)
     axis.set(title="Verdicts by rows", xlabel="rows", ylabel="share of classifiers", ylim=(-0.03, 1.03))
     if axis.lines:
+        sizes = sorted({row["rows"] for row in found["by_rows"]})
         axis.set_xscale("log")
+        axis.set_xticks(sizes, [f"{size / 1000:g}k" for size in sizes])
+        axis.set_xticks([], minor=True)
         axis.legend(frameon=False)
