@@ -113,7 +113,7 @@ class _Step:
         named = {name: _value(arg, values) for name, arg, by_name in self.given if by_name}
         try:
             result = self.call(*positional, **named)
-        except (RuntimeError, TypeError, ValueError, IndexError, MemoryError, ZeroDivisionError) as fault:
+        except (RuntimeError, TypeError, ValueError, IndexError, MemoryError, ArithmeticError) as fault:
             said = " ".join(str(fault).split())[:120]
             raise Unreadable(f"{self.target.removeprefix('torch.ops.')} fails on the data ({said})") from fault
         results = [result] if len(self.results) == 1 else list(result)
@@ -166,4 +166,5 @@ def _value(argument: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
 
 
 def _length(told: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
-    return values[told["as_name"]] if "as_name" in told else next(iter(told.values()))
+    ((kind, what),) = told.items()
+    return values[what] if kind == "as_name" else what

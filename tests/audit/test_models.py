@@ -252,6 +252,25 @@ def test_graphs_that_are_no_graphs(tmp_path: Path) -> None:
             read_model(rebuilt(path, {"models/model.json": lambda _, content=content: content}))
 
 
+@pytest.mark.parametrize(
+    ("target", "arguments"),
+    [
+        ("_operator.add", [{"as_sym_int": {}}, {"as_int": 1}]),
+        ("torch.ops.aten.full.default", [{"as_ints": [2]}, {"as_int": 10**400}]),
+        ("_operator.mul", [{"as_string": "x"}, {"as_int": 2**62}]),
+    ],
+)
+def test_steps_that_cannot_be_taken_are_told_in_one_line(target: str, arguments: list, tmp_path: Path) -> None:
+    def change(program: dict) -> None:
+        inputs = [{"name": f"a{place}", "arg": one, "kind": 1} for place, one in enumerate(arguments)]
+        node = {"target": target, "inputs": inputs, "outputs": [{"as_sym_int": {"as_name": "q"}}]}
+        program["graph_module"]["graph"]["nodes"].insert(0, node)
+
+    path = save_pt2(small(), tmp_path / "model.pt2", torch.zeros(2, 3))
+    with pytest.raises(InputError, match=r"fails on the data|cannot be run"):
+        read_model(rebuilt(path, {"models/model.json": with_json(change)})).scores(X)
+
+
 def places(value: object, path: tuple = ()) -> Iterator[tuple]:
     """Return the paths to everything inside a JSON value."""
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
