@@ -51,6 +51,11 @@ def train(
     table = Training.set(game, data, seed, start or {}, pick_device(device))
     if not len(table.train["x"]) or not len(table.validation["x"]):
         raise InputError(f"{data.name}: training needs both training and validation records")
+    for name in game.names:  # without one that is known the epoch could not be chosen
+        if not all((records[f"u:{name}"] >= 0).any() for records in (table.train, table.validation)):
+            raise InputError(
+                f"{data.name}: {name!r} is missing in all training or in all validation records; take others"
+            )
     order = torch_generator(seed, "curious", "order")
     best, kept, state = -1.0, 0, table.state()
     history = []
@@ -96,7 +101,7 @@ class Training:
         for name, player in game.players(shape).items():
             built = quicken(player.build(torch_generator(seed, "weights", name)))
             if name in start:
-                built.load_state_dict(start[name].state_dict())
+                _go_on(built, start[name], f"{data.name}: its features or classes")
             # Channels last in memory halves the time of a step on a CPU; the numbers are the same.
             modules[name] = built.to(place, memory_format=torch.channels_last)  # type: ignore[call-overload]
             optimisers[name] = _optimiser(modules[name], player.optimiser)
@@ -177,6 +182,13 @@ class Training:
             module.eval().requires_grad_(False)
         attacks = {name: self.modules[f"attack:{name}"] for name in self.game.names if f"attack:{name}" in self.modules}
         return Classifier(self.game, self.modules["classifier"], attacks, history=history, kept=kept)
+
+
+def _go_on(built: nn.Module, start: nn.Module, what: str) -> None:
+    given, wanted = ({key: one.shape for key, one in part.state_dict().items()} for part in (start, built))
+    if given != wanted:
+        raise InputError(f"{what} (or the game's widths) are not those of the network to go on from; encode them alike")
+    built.load_state_dict(start.state_dict())
 
 
 def _tensors(game: Curious, data: AttributeData, split: Split, place: torch.device) -> dict[str, Tensor]:

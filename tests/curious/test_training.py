@@ -149,6 +149,23 @@ def test_bad_input_is_told_in_one_line():
         train(Curious("s"), without, epochs=1)
 
 
+@pytest.mark.parametrize("split", [Split.TRAIN, Split.VALIDATION])
+def test_a_secret_that_nobody_tells_is_refused(split):
+    data = made(200)
+    codes = np.where(data.split == split, -1, data.attributes["s"].codes)
+    unlabelled = replace(data, attributes={"s": Attribute("s", codes, ("a", "b"))})
+    for beta_s in (0.3, 0.0):
+        with pytest.raises(InputError, match="'s' is missing in all training or in all validation records"):
+            train(Curious("s", beta_s=beta_s, **QUICK), unlabelled, epochs=1)
+
+
+def test_auxiliary_data_of_another_shape_is_refused():
+    data = made(300)
+    run = Federation(data, devices=3).play(Curious("s", form="server", **QUICK), rounds=1)
+    with pytest.raises(InputError, match=r"made: its features or classes .* encode them alike"):
+        fine_tune(run, replace(data, x=data.x[:, :3].copy(), feature_names=()), epochs=1)
+
+
 def test_quick_dropout_drops_its_share_and_keeps_the_mean():
     layer = quicken(nn.Sequential(nn.Dropout(0.2)))
     assert isinstance(layer[0], QuickDropout)
