@@ -94,22 +94,9 @@ class AuditVerdicts(Experiment):
         """Make and audit every classifier that is not in the folder yet."""
         from fedveil.audit.calibration import LIMITS
 
-        known, members = self._recipes(), []
-        for seed in range(self.seed, self.seed + self.runs):
-            for case in self._cases():
-                load = cache(partial(case.load, seed))  # read when the first of its classifiers is missing
-                for name in case.recipes:
-                    say(f"run {seed}: {case.name}: {name}")
-                    about = {"case": case.name, "recipe": name, "half": case.half, "seed": seed}
-                    rows = [self.rows, *(self.row_counts if name in case.curve else [])]
-                    settings = {
-                        key: value for key, value in asdict(case).items() if key not in ("recipes", "half", "curve")
-                    }
-                    key = {"kind": self.kind, "case": settings, "recipe": self.recipes[name], "seed": seed}
-                    key |= {"rows": rows, "panel": self.panel}
-                    found = kept.part(key, partial(self._member, case, known[name], load, seed, rows))
-                    found = {**found, "audits": [decided(one, LIMITS) for one in found["audits"]]}
-                    members.append({**about, **found, "curious": known[name].curious, "beta_x": known[name].beta_x})
+        jobs = [(case, seed) for seed in range(self.seed, self.seed + self.runs) for case in self._cases()]
+        members = [one for case, seed in jobs for one in self._of_case(kept, say, case, seed)]
+        members = [{**one, "audits": [decided(held, LIMITS) for held in one["audits"]]} for one in members]
         self._label(members)
         return {
             "kind": self.kind,
@@ -123,6 +110,21 @@ class AuditVerdicts(Experiment):
             "by_rows": layout.by_rows(members),
             "paper": [dict(one) for one in paper],
         }
+
+    def _of_case(self, kept: Kept, say: Say, case: AuditCase, seed: int) -> list[dict[str, Any]]:
+        """Return a case's classifiers with their audits' figures."""
+        known, members = self._recipes(), []
+        load = cache(partial(case.load, seed))  # read when the first of its classifiers is missing
+        told = {key: value for key, value in asdict(case).items() if key not in ("recipes", "half", "curve")}
+        for name in case.recipes:
+            say(f"run {seed}: {case.name}: {name}")
+            recipe, rows = known[name], [self.rows, *(self.row_counts if name in case.curve else [])]
+            key = {"kind": self.kind, "case": told, "recipe": self.recipes[name], "seed": seed}
+            key |= {"rows": rows, "panel": self.panel}
+            found = kept.part(key, partial(self._member, case, recipe, load, seed, rows))
+            about = {"case": case.name, "recipe": name, "half": case.half, "seed": seed}
+            members.append({**about, **found, "curious": recipe.curious, "beta_x": recipe.beta_x})
+        return members
 
     def _label(self, members: list[dict[str, Any]]) -> None:
         """Say of each what it is: standard, curious, or a failed attempt at that."""
