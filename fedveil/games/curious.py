@@ -48,6 +48,8 @@ class Curious(Game):
         attack: "parameterised" or "regularised".
         output: what is released: "raw" scores or "soft" probabilities.
         beta_x, beta_y, beta_s: weights of compression, honesty and curiosity.
+        network: F: "auto" (the paper's convolutions on images, fully connected layers on tables), or "table": fully
+            connected on images, too.
         widths: F's layers; () for the paper's on images, 128-64 on tables.
         form: who is curious: "devices" or "server".
         optimiser: how both descend.
@@ -59,6 +61,7 @@ class Curious(Game):
     beta_x: float = 0.0
     beta_y: float = 0.7
     beta_s: float = 0.3
+    network: Literal["auto", "table"] = "auto"
     widths: tuple[int, ...] = ()
     form: Literal["devices", "server"] = "devices"
     optimiser: Optimiser = Adam(1e-3)
@@ -70,6 +73,7 @@ class Curious(Game):
         for setting, known in (
             ("attack", ("parameterised", "regularised")),
             ("output", ("raw", "soft")),
+            ("network", ("auto", "table")),
             ("form", ("devices", "server")),
         ):
             if getattr(self, setting) not in known:
@@ -99,11 +103,11 @@ class Curious(Game):
                     f"{shape.attributes[name]}; choose attack parameterised"
                 )
         classes = task_classes(shape)
-        seated = {"classifier": Player(networks.classifier(shape.features, classes, self.widths), self.optimiser)}
+        built = networks.classifier(shape.features, classes, self.widths, flat=self.network == "table")
+        seated = {"classifier": Player(built, self.optimiser)}
         if self.attack == "parameterised":
             for name in self.names:
-                built = networks.attack(classes, shape.attributes[name])
-                seated[_attacker(name)] = Player(built, self.optimiser)
+                seated[_attacker(name)] = Player(networks.attack(classes, shape.attributes[name]), self.optimiser)
         return seated
 
     def stages(self, shape: DataShape) -> tuple[Stage, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from math import prod
 
 import torch
 from torch import nn
@@ -23,8 +24,8 @@ _SLOPE = 0.01
 Build = Callable[[torch.Generator], nn.Module]
 
 
-def classifier(shape: Sequence[int], classes: int, widths: Sequence[int] = ()) -> Build:
-    """Return F's builder for images (channels, height, width) or for tables (features,).
+def classifier(shape: Sequence[int], classes: int, widths: Sequence[int] = (), *, flat: bool = False) -> Build:
+    """Return F's builder for images (channels, height, width) or for tables (features,); `flat`: images as tables.
 
     >>> f = classifier((3, 64, 64), 3)(torch.Generator())
     >>> sum(p.numel() for p in f.parameters())
@@ -35,8 +36,8 @@ def classifier(shape: Sequence[int], classes: int, widths: Sequence[int] = ()) -
     shape = tuple(shape)
     if any(width < 1 for width in widths):
         raise InputError(f"curious: widths must be at least 1, got {tuple(widths)}")
-    if len(shape) == 1:
-        return lambda generator: drawn_by_torch(lambda: _of_table(shape[0], classes, widths or TABLE_WIDTHS), generator)
+    if len(shape) == 1 or flat:
+        return lambda generator: drawn_by_torch(lambda: _of_table(shape, classes, widths or TABLE_WIDTHS), generator)
     own = tuple(widths) or PAPER_WIDTHS
     if len(shape) != 3 or min(shape[1:]) < 16:
         raise InputError(f"curious: its classifier takes tables, or images of at least 16 × 16; x has shape {shape}")
@@ -72,8 +73,9 @@ def _of_images(shape: tuple[int, ...], classes: int, widths: Sequence[int]) -> n
     return nn.Sequential(*stack, nn.Linear(widths[4], classes))
 
 
-def _of_table(features: int, classes: int, widths: Sequence[int]) -> nn.Sequential:
-    stack: list[nn.Module] = []
+def _of_table(shape: tuple[int, ...], classes: int, widths: Sequence[int]) -> nn.Sequential:
+    stack: list[nn.Module] = [nn.Flatten()] if len(shape) > 1 else []
+    features = prod(shape)
     for width in widths:
         stack += [nn.Linear(features, width), nn.LeakyReLU(_SLOPE), nn.Dropout(0.2)]
         features = width

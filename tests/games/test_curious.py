@@ -89,6 +89,13 @@ def test_networks_have_the_papers_sizes():
     assert small.eval()(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 
+def test_images_may_be_read_as_tables():
+    game = Curious("sex", network="table", widths=(7,))
+    f = game.players(DataShape((3, 4, 5), 3, {"sex": 2}))["classifier"].build(torch.Generator())
+    assert [tuple(p.shape) for p in f.parameters()] == [(7, 60), (7,), (3, 7), (3,)]
+    assert f.eval()(torch.zeros(2, 3, 4, 5)).shape == (2, 3)
+
+
 def test_the_best_threshold_beats_every_other_one():
     rng = torch.Generator().manual_seed(0)
     for _ in range(20):
@@ -107,6 +114,7 @@ def test_the_best_threshold_beats_every_other_one():
         ({"attack": "mixed"}, "attack 'mixed' is not known"),
         ({"output": "hard"}, "output 'hard' is not known"),
         ({"form": "both"}, "form 'both' is not known"),
+        ({"network": "deep"}, "network 'deep' is not known"),
         ({"beta_s": -0.1}, "must not be negative"),
         ({"beta_y": 0.0, "beta_s": 0.0}, "above 0"),
         ({"secrets": ()}, "at least one secret"),
