@@ -22,7 +22,7 @@ from fedveil.audit.explained import Explained, explained
 from fedveil.audit.outputs import FloatArray, Outputs
 from fedveil.audit.seen import seen
 from fedveil.audit.spread import Spread, spread
-from fedveil.audit.verdict import MEANING, WORST_FIRST, Verdict, decide, evidence_for
+from fedveil.audit.verdict import FORGIVEN, MEANING, WORST_FIRST, Verdict, decide, evidence_for, forgiven
 from fedveil.data.attribute import Attribute, IntArray
 from fedveil.errors import InputError, nearest
 from fedveil.federation.view import View
@@ -77,7 +77,10 @@ class Audit:
     @property
     def meaning(self) -> str:
         """The verdict in words."""
-        return MEANING[self.verdict].format(s=self.attribute, y=self.target)
+        words = MEANING[self.verdict]
+        if self.verdict == "correlated" and forgiven(self.explained, self.beyond.unexplained, self.limits):
+            words = FORGIVEN
+        return words.format(s=self.attribute, y=self.target)
 
     @property
     def limit(self) -> float:

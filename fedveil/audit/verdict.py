@@ -41,6 +41,17 @@ MEANING: dict[Verdict, str] = {
     "explain.",
 }
 
+FORGIVEN = (
+    "The scores tell {s}, and {y} and the predicted {y} explain a part of it only. Classifiers trained for {y} alone "
+    "may leave the rest as well, where {y} has three or more values that go with {s}: this audit cannot tell."
+)
+"""In place of "correlated"'s words where more is unexplained than the limit would be without a correlation."""
+
+
+def forgiven(explained: Explained, unexplained: Estimate, limits: Limits) -> bool:
+    """Tell whether an excess is more than overlearning leaves, and below its limit for y's correlation with s alone."""
+    return unexplained.estimate > limits.excess_share * explained.left
+
 
 def decide(rows: int, told: Estimate, explained: Explained, unexplained: Estimate, limits: Limits) -> Verdict:
     """Apply the rule; `told` are the bits that the panel reads of s in the scores."""
@@ -54,7 +65,7 @@ def decide(rows: int, told: Estimate, explained: Explained, unexplained: Estimat
     tells = max(told.low, explained.by_predicted.low) > least
     known = explained.by_both.low > least
     # More than overlearning leaves, and forgiven only for the values of y that a score rules out: correlation as well.
-    ruled_out = unexplained.estimate > limits.excess_share * explained.left
+    ruled_out = forgiven(explained, unexplained, limits)
     labels_tell = known and (explained.by_both.estimate > unexplained.estimate or ruled_out)
     return "correlated" if tells and labels_tell else "standard"
 

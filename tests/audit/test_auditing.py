@@ -245,6 +245,13 @@ def test_the_limit_grows_with_correlation_where_scores_can_rule_values_of_y_out(
     assert decide(2000, seen_bits, labels(10, 0.01), seen_bits, LIMITS) == "curious"
 
 
+def test_words_do_not_say_explained_of_what_is_only_forgiven(verdicts):
+    found = verdicts["correlated"]
+    assert "explain it" in found.meaning
+    much = replace(found.beyond, unexplained=Estimate(0.3, 0.28, 0.32))
+    assert "explain a part of it only" in replace(found, beyond=much).meaning
+
+
 def test_outputs_refuse_what_does_not_fit():
     y = Attribute("y", np.array([0, 1]), ("0", "1"))
     with pytest.raises(InputError, match="shape"):
