@@ -16,11 +16,15 @@ from scipy.special import ndtri
 
 from fedveil.data.attribute import IntArray
 from fedveil.figures import Estimate
+from fedveil.randomness import numpy_generator
 
 FloatArray = npt.NDArray[np.float64]
 
 _CELLS_AT_ONCE = 8_000_000
 """How many resampling weights are held in memory at a time."""
+
+_SHARE_DRAWS = 1000
+"""Bootstrap draws behind the share of right guesses, where records come in groups."""
 
 _MANY = 30
 """From so many victims of every value on, the bootstrap can be left alone."""
@@ -143,6 +147,23 @@ def figures_of(
         found["gap"], gap - (accuracy - found["accuracy"].low), gap + found["accuracy"].high - accuracy
     )
     return found
+
+
+def share_right(
+    right: npt.ArrayLike, groups: IntArray | None = None, *, confidence: float = 0.95, seed: int = 0
+) -> Estimate:
+    """Return the share of right guesses with its interval: Agresti and Coull's, or the bootstrap's over groups.
+
+    >>> print(share_right([True] * 90 + [False] * 10))
+    0.900 [0.823, 0.946]
+    """
+    each = np.asarray(right, dtype=np.float64)
+    if groups is None:
+        point = float(each.mean())
+        low, high = smoothed_interval(np.array([point]), np.array([len(each)]), confidence)
+        return Estimate(point, min(low, point), max(high, point), confidence)
+    weights = bootstrap_weights(len(each), groups, _SHARE_DRAWS, numpy_generator(seed, "share"))
+    return interval(np.concatenate([(block @ each) / block.sum(axis=1) for block in weights]), confidence)
 
 
 def smoothed_interval(shares: FloatArray, units: IntArray, confidence: float) -> tuple[float, float]:

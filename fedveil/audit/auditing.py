@@ -19,7 +19,7 @@ from fedveil.attacks.panel import panel as panel_of
 from fedveil.audit.calibration import LIMITS, Limits
 from fedveil.audit.excess import Excess, excess
 from fedveil.audit.explained import Explained, explained
-from fedveil.audit.outputs import FloatArray, Outputs
+from fedveil.audit.outputs import Outputs
 from fedveil.audit.seen import seen
 from fedveil.audit.spread import Spread, spread
 from fedveil.audit.verdict import FORGIVEN, MEANING, WORST_FIRST, Verdict, decide, evidence_for, forgiven
@@ -27,8 +27,7 @@ from fedveil.data.attribute import Attribute, IntArray
 from fedveil.errors import InputError, nearest
 from fedveil.federation.view import View
 from fedveil.figures import Estimate
-from fedveil.measures import bootstrap_weights, counting_units, interval, smoothed_interval
-from fedveil.randomness import numpy_generator
+from fedveil.measures import counting_units, share_right
 
 _DRAWS = 1000
 
@@ -147,7 +146,7 @@ def audit(
     beyond = excess(about, s, again, confidence=confidence, seed=seed, device=device, progress=progress)
     told = explained(about, s, confidence, seed)
     shape = spread(about, s, confidence, seed)
-    honesty = _mean((about.predicted == about.y.codes).astype(np.float64), about.groups, confidence, seed)
+    honesty = share_right(about.predicted == about.y.codes, about.groups, confidence=confidence, seed=seed)
     verdict = decide(len(about), judgement.mutual_information_bits, told, beyond.unexplained, limits)
     return Audit(
         attribute=name,
@@ -230,13 +229,3 @@ def _check_enough(secret: Attribute, groups: IntArray | None) -> None:
             f"attribute {secret.name!r}: value {secret.values[rare]!r} has {units[rare]} {what}, at least {LEAST} are "
             "needed; merge it with another value, or leave those rows out"
         )
-
-
-def _mean(right: FloatArray, groups: IntArray | None, confidence: float, seed: int) -> Estimate:
-    """Return a share with its interval: Agresti and Coull's, or the bootstrap's over groups."""
-    point = float(right.mean())
-    if groups is None:
-        low, high = smoothed_interval(np.array([point]), np.array([len(right)]), confidence)
-        return Estimate(point, min(low, point), max(high, point), confidence)
-    weights = bootstrap_weights(len(right), groups, _DRAWS, numpy_generator(seed, "honesty"))
-    return interval(np.concatenate([(block @ right) / block.sum(axis=1) for block in weights]), confidence)

@@ -19,6 +19,7 @@ from torch.nn.functional import kl_div
 
 from fedveil.curious.classifier import Classifier
 from fedveil.curious.quick_dropout import quicken
+from fedveil.curious.training import laid_out
 from fedveil.data.attribute_data import AttributeData, Split, random_split
 from fedveil.errors import InputError
 from fedveil.federation.work import DivergedError
@@ -108,7 +109,7 @@ def distil(
         raise InputError(f"{data.name}: distillation needs training and validation records (unlabelled); it lacks some")
     place = pick_device(device)
     told = [torch.from_numpy(teacher.scores(np.ascontiguousarray(x))).float().to(place) for x in (learned, judged)]
-    inputs = [_laid_out(torch.from_numpy(np.ascontiguousarray(x)).to(place)) for x in (learned, judged)]
+    inputs = [laid_out(torch.from_numpy(np.ascontiguousarray(x)).to(place)) for x in (learned, judged)]
     widths = tuple(widths) or half(teacher)
     build = networks.classifier(data.x.shape[1:], told[0].shape[1], widths)
     student = quicken(build(torch_generator(seed, "distil", "weights")))
@@ -124,7 +125,7 @@ def distil(
             rows = torch.randperm(len(learned), generator=order).to(place)
             losses = []
             for batch in torch.split(rows[: len(rows) - len(rows) % size], size):
-                loss = _divergence(student.train()(_laid_out(inputs[0][batch])), told[0][batch], temperature)
+                loss = _divergence(student.train()(laid_out(inputs[0][batch])), told[0][batch], temperature)
                 optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
@@ -153,7 +154,3 @@ def _divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """Return the mean KL(teacher ‖ student) of softmaxes at a temperature, in nats."""
     logs = (student / temperature).log_softmax(dim=1), (teacher / temperature).log_softmax(dim=1)
     return kl_div(*logs, reduction="batchmean", log_target=True)
-
-
-def _laid_out(x: Tensor) -> Tensor:
-    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x

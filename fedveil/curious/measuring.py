@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedveil.attacks import Judgement, panel
 from fedveil.audit.outputs import Outputs
@@ -16,7 +15,7 @@ from fedveil.curious.classifier import Classifier
 from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.federation.view import Pool, View
 from fedveil.figures import Estimate
-from fedveil.measures import smoothed_interval
+from fedveil.measures import share_right
 from fedveil.randomness import numpy_generator
 
 
@@ -89,19 +88,8 @@ def measure(
     known = test.take(test.secrets[secret].known)
     own = None
     if secret in classifier.attacks or secret in classifier.thresholds:
-        own = share(classifier.guesses(known, secret) == known.secrets[secret].codes)
-    return Measured(share(test.predicted == test.y.codes), own, judgement, float(test.entropies.mean()))
-
-
-def share(right: npt.NDArray[np.bool_], confidence: float = 0.95) -> Estimate:
-    """Return the share of right guesses with Agresti and Coull's interval.
-
-    >>> print(share(np.array([True] * 90 + [False] * 10)))
-    0.900 [0.823, 0.946]
-    """
-    point = float(np.mean(right))
-    low, high = smoothed_interval(np.array([point]), np.array([len(right)]), confidence)
-    return Estimate(point, min(low, point), max(high, point), confidence)
+        own = share_right(classifier.guesses(known, secret) == known.secrets[secret].codes)
+    return Measured(share_right(test.predicted == test.y.codes), own, judgement, float(test.entropies.mean()))
 
 
 def _some(outputs: Outputs, most: int, seed: int) -> Outputs:

@@ -116,7 +116,7 @@ class Training:
         batches = torch.split(whole, self.size)
         for rows in batches:
             data = {name: column[rows] for name, column in self.train.items()}
-            data["x"] = _laid_out(data["x"])
+            data["x"] = laid_out(data["x"])
             for index, move in enumerate(self.moves):
                 sums[index] += self._step(move, data)
         losses = {
@@ -165,7 +165,7 @@ class Training:
     def _scores(self, x: Tensor) -> Tensor:
         network = self.modules["classifier"].eval()
         with torch.no_grad():
-            return torch.cat([network(_laid_out(part)) for part in torch.split(x, _BATCH)])
+            return torch.cat([network(laid_out(part)) for part in torch.split(x, _BATCH)])
 
     def state(self) -> dict[str, dict[str, Tensor]]:
         """Return a copy of all weights."""
@@ -199,7 +199,8 @@ def _tensors(game: Curious, data: AttributeData, split: Split, place: torch.devi
     return {name: column.to(place) for name, column in found.items()}
 
 
-def _laid_out(x: Tensor) -> Tensor:
+def laid_out(x: Tensor) -> Tensor:
+    """Return images with their channels last in memory, which halves the time of a step on a CPU."""
     return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
 
 

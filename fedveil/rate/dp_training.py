@@ -21,6 +21,7 @@ from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.errors import InputError
 from fedveil.federation.view import FloatArray
 from fedveil.games.attri_fed_networks import attri_fed_networks
+from fedveil.measures import share_right
 from fedveil.randomness import child_seed, numpy_generator, torch_generator
 
 
@@ -155,8 +156,6 @@ def _square(layer: nn.Module, given: Tensor, slope: Tensor) -> Tensor:
 
 def accuracy_of(logits: Mapping[Split, FloatArray], data: AttributeData) -> Any:
     """Return the heads' accuracy on test people, with its interval."""
-    from fedveil.curious.measuring import share
-
     assert data.y is not None
     rows = data.rows(Split.TEST)
-    return share(logits[Split.TEST].argmax(axis=1) == data.y.codes[rows])
+    return share_right(logits[Split.TEST].argmax(axis=1) == data.y.codes[rows])

@@ -144,8 +144,8 @@ class AuditVerdicts(Experiment):
                 member["label"] = "curious" if member["gain"] >= self.least_gain else "failed attempt"
 
     def _member(self, case: AuditCase, recipe: Recipe, load: Load, seed: int, rows: list[int]) -> dict[str, Any]:
-        from fedveil.curious.measuring import share
         from fedveil.data import Split
+        from fedveil.measures import share_right
         from fedveil.reproductions.audit_zoo import make
 
         data = load()
@@ -158,7 +158,7 @@ class AuditVerdicts(Experiment):
                 right = made.guesses(held) == held.secrets[case.secret].codes
                 own[name] = float(right.mean())
         return {
-            "honesty": share(outputs.predicted == outputs.y.codes).as_dict(),
+            "honesty": share_right(outputs.predicted == outputs.y.codes).as_dict(),
             "prior": outputs.secrets[case.secret].prior,
             "own": own,
             "audits": [self._audited(outputs, case.secret, count, seed) for count in self._fitting(rows, len(outputs))],

@@ -66,6 +66,8 @@ class Cell:
         point: what varies within its table, by name.
         epochs: passes over the training records.
         merge: coarser values, by attribute.
+        federation: where devices train it, their number and "rounds", and for the form "server" the "auxiliary" share
+            of the training people that the server holds itself; empty: one server holds all.
     """
 
     table: str
@@ -79,6 +81,7 @@ class Cell:
     point: dict[str, Any]
     epochs: int
     merge: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    federation: dict[str, Any] = field(default_factory=dict)
 
     @property
     def dedicated(self) -> bool:
@@ -90,6 +93,7 @@ class Cell:
         """What its figures depend on; neither the table nor the row's name."""
         told = ("source", "options", "sensitive", "target", "secrets", "epochs")
         merged = {"merge": self.merge} if self.merge else {}
+        merged |= {"federation": self.federation} if self.federation else {}
         return (
             {name: getattr(self, name) for name in told} | {"game": asdict(self.made()), "measured": MEASURED} | merged
         )
@@ -112,14 +116,19 @@ class Cell:
         """Train F, and return its figures on test people, a row for each secret."""
         from fedveil.curious import train
         from fedveil.data import Split
+        from fedveil.measures import share_right
         from fedveil.reproductions import curious_measures as measures
+        from fedveil.reproductions.curious_federations import train_by_devices
 
         data, started = self.data(read, seed), time.perf_counter()
-        classifier = train(self.made(), data, epochs=self.epochs, seed=seed + run)
+        if self.federation:
+            classifier = train_by_devices(self.made(), data, self.federation, self.epochs, seed + run)
+        else:
+            classifier = train(self.made(), data, epochs=self.epochs, seed=seed + run)
         seconds = time.perf_counter() - started
         train_people, test = (classifier.outputs(data, part) for part in (Split.TRAIN, Split.TEST))
         right = test.predicted == test.y.codes
-        honesty = measures.share_of(right, test.groups, seed)
+        honesty = share_right(right, test.groups, seed=seed).as_dict()
         learned = float((train_people.predicted == train_people.y.codes).mean())
         common = {
             "Y": len(test.y.values),

@@ -185,8 +185,9 @@ class CuriousDistillation(Experiment):
 
     def _judged(self, classifier: Classifier, data: AttributeData, case: CuriousCase) -> dict[str, Any]:
         """Return a classifier's figures; of regularised ones also what a threshold of its own reads."""
-        from fedveil.curious.measuring import measure, share
+        from fedveil.curious.measuring import measure
         from fedveil.data import Split
+        from fedveil.measures import share_right
 
         found = measure(
             classifier,
@@ -204,7 +205,7 @@ class CuriousDistillation(Experiment):
         test = anew.outputs(data, Split.TEST)
         known = test.take(test.secrets[case.secret].known)
         right = anew.guesses(known, case.secret) == known.secrets[case.secret].codes
-        return {**found, "threshold": share(right).as_dict()}
+        return {**found, "threshold": share_right(right).as_dict()}
 
     def tables(self, found: dict[str, Any]) -> list[Table]:
         """Teachers and students, and what students keep of their teachers' excess."""

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.curious.measuring import measure, share
+from fedveil.curious.measuring import measure
 from fedveil.data import Split
 from fedveil.errors import InputError
-from fedveil.measures import bootstrap_weights, interval
-from fedveil.randomness import numpy_generator
+from fedveil.measures import share_right
 
 if TYPE_CHECKING:
     from fedveil.audit.outputs import Outputs
@@ -52,7 +51,7 @@ def told_of(
     worst = found.judgement.worst
     return {
         "S": len(secret.values),
-        "own": share_of(guesses == secret.codes, test.groups, seed),
+        "own": share_right(guesses == secret.codes, test.groups, seed=seed).as_dict(),
         "own_balanced": sum(recalls) / len(recalls),
         "prior": found.judgement.prior.as_dict(),
         "fresh": fresh,
@@ -61,14 +60,6 @@ def told_of(
         "balanced": worst.balanced_accuracy.as_dict(),
         "information": found.judgement.mutual_information_bits.as_dict(),
     }
-
-
-def share_of(right: npt.NDArray[np.bool_], groups: Codes | None, seed: int) -> dict[str, float]:
-    """Return the share of right guesses with its 95% interval, over whole groups where people come in groups."""
-    if groups is None:
-        return share(right).as_dict()
-    weights = bootstrap_weights(len(right), groups, 1000, numpy_generator(seed, "share"))
-    return interval(np.concatenate([(block @ right) / block.sum(axis=1) for block in weights]), 0.95).as_dict()
 
 
 def mean_entropy(outputs: Outputs) -> dict[str, float]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.errors import InputError
+from fedveil.measures import share_right
 from fedveil.reproductions import curious_synthetic_layout as layout
 from fedveil.reproductions.experiment import Experiment, Kept, Say
 from fedveil.reproductions.shown import PaperFigures
@@ -160,7 +160,7 @@ class CuriousSynthetic(Experiment):
             y, s = _codes(other)
             tested = _rows(other)[2]
             figures = {
-                name: _share(guess[tested] == true[tested])
+                name: share_right(guess[tested] == true[tested]).as_dict()
                 for name, guess, true in zip(("honesty", "curiosity"), guesses, (y, s), strict=True)
             }
             margins.append({"margin": margin, **figures})
@@ -187,8 +187,8 @@ class CuriousSynthetic(Experiment):
                     "beta_s": beta,
                     **found,
                     "ceiling": 1 + float((y[tested] == s[tested]).mean()),
-                    "own_threshold": _share(one.guesses(outputs[tested]) == s[tested]),
-                    "intervals": _share(many.guesses(outputs[tested]) == s[tested]),
+                    "own_threshold": share_right(one.guesses(outputs[tested]) == s[tested]).as_dict(),
+                    "intervals": share_right(many.guesses(outputs[tested]) == s[tested]).as_dict(),
                     "pieces": len(many.borders) + 1,
                 }
             )
@@ -219,8 +219,8 @@ class CuriousSynthetic(Experiment):
         pools = (Pool(outputs[rows, None], {"s": data.attributes["s"].take(rows)}) for rows in _rows(data))
         judged = panel(self.panel, seed=seed).judge(View.apart(*pools), "s")
         return {
-            "honesty": _share((outputs[tested] >= 0.5) == y[tested]),
-            "curiosity": None if guesses is None else _share(guesses[tested] == s[tested]),
+            "honesty": share_right((outputs[tested] >= 0.5) == y[tested]).as_dict(),
+            "curiosity": None if guesses is None else share_right(guesses[tested] == s[tested]).as_dict(),
             "prior": judged.prior.as_dict(),
             "attacker": judged.worst.name,
             "retrained": judged.worst.balanced_accuracy.as_dict(),
@@ -270,14 +270,3 @@ def _rows(data: AttributeData) -> tuple[Codes, Codes, Codes]:
 def _codes(data: AttributeData) -> tuple[Codes, Codes]:
     assert data.y is not None
     return data.y.codes, data.attributes["s"].codes
-
-
-def _share(right: Sequence[bool] | npt.NDArray[np.bool_]) -> dict[str, float]:
-    """Return the share of right guesses with its interval (Agresti and Coull)."""
-    import numpy as np
-
-    from fedveil.measures import smoothed_interval
-
-    share = float(np.mean(right))
-    low, high = smoothed_interval(np.array([share]), np.array([len(right)]), 0.95)
-    return {"estimate": share, "low": min(low, share), "high": max(high, share)}

@@ -91,6 +91,7 @@ class CuriousTables(Experiment):
                     hint = nearest(setting, self.settings)
                     raise InputError(f"experiment: {block.name}: no setting {setting!r}: {hint}")
                 game = {**(self.game if block.game is None else block.game), **self.settings[setting]}
+                federation = dict(game.pop("federation", {}))
                 game |= {name: value for name, value in point.items() if name in known}
                 options = {**told.get("options", {}), **block.options}
                 options |= {name: value for name, value in point.items() if name not in known}
@@ -106,6 +107,7 @@ class CuriousTables(Experiment):
                         game=game,
                         point=point,
                         epochs=self.epochs if block.epochs is None else block.epochs,
+                        federation=federation,
                         merge=block.merge,
                     )
                 )

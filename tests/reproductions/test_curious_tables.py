@@ -13,7 +13,7 @@ from fedveil.reproductions import Kept, make_experiment
 from fedveil.reproductions.curious_beside import add_ways, printed
 from fedveil.studies.presets import SCALES, Preset, read_preset
 
-PRESETS = ("adult", "audiomnist", "celeba", "digits", "generalisation", "utkface")
+PRESETS = ("adult", "audiomnist", "celeba", "digits", "federated", "generalisation", "utkface")
 SMALL = {
     "kind": "curious-tables",
     "data": {"source": "synthetic", "options": {"n": 2000, "bits": 0.8}},
@@ -56,6 +56,21 @@ def test_presets_can_be_run(name, scale):
     preset.experiment.check()
     assert preset.experiment.runs == {"quick": 1, "paper": 5}[scale]
     assert any(cell.game.get("beta_s") == 0 and not cell.dedicated for cell in preset.experiment.cells())
+
+
+def test_federations_train_them_in_both_forms(tmp_path):
+    few = {"devices": 3, "rounds": 4}
+    settings = {
+        "by devices": {"beta_y": 0.7, "beta_s": 0.3, "federation": few},
+        "by the server": {"form": "server", "federation": {**few, "auxiliary": 0.3}},
+    }
+    blocks = [{"name": "T", "target": "y", "secrets": ["u"], "settings": [*settings]}]
+    found = made(settings=settings, blocks=blocks, runs=1).run(Kept(tmp_path), print, [])
+    assert [row["setting"] for row in found["rows"]] == [*settings]
+    assert all(row["honesty"]["estimate"] > 0.6 for row in found["rows"])
+    wrong = {"by devices": {"federation": {"device": 3}}}
+    with pytest.raises(InputError, match="no 'device'"):
+        made(settings=wrong, blocks=[{**blocks[0], "settings": ["by devices"]}]).run(Kept(tmp_path / "b"), print, [])
 
 
 @pytest.mark.parametrize(("name", "tables"), [("utkface", "345789"), ("celeba", "12")])
