@@ -16,7 +16,7 @@ import numpy as np
 from fedveil.attacks.fresh import LEAST
 from fedveil.attacks.judgement import Judgement
 from fedveil.attacks.panel import panel as panel_of
-from fedveil.audit.calibration import LIMITS, Limits
+from fedveil.audit.calibration import LEAST_ROWS, LIMITS, Limits
 from fedveil.audit.excess import Excess, excess
 from fedveil.audit.explained import Explained, explained
 from fedveil.audit.outputs import Outputs
@@ -77,7 +77,8 @@ class Audit:
     def meaning(self) -> str:
         """The verdict in words."""
         words = MEANING[self.verdict]
-        if self.verdict == "correlated" and forgiven(self.explained, self.beyond.unexplained, self.limits):
+        settled = self.beyond.unexplained.high <= self.limit and self.n >= LEAST_ROWS
+        if self.verdict == "undecided" and settled and forgiven(self.explained, self.beyond.unexplained, self.limits):
             words = FORGIVEN
         return words.format(s=self.attribute, y=self.target)
 

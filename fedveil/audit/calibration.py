@@ -61,6 +61,10 @@ class Limits:
             return self.excess_share
         return max(self.excess_share, min(_MOST_SHARE, self.excess_share + self.ruled_out * told))
 
+    def overlearning(self, labels: Explained) -> float:
+        """Return in bits what overlearning may leave, were s not correlated with a y of three or more values."""
+        return max(self.excess_bits, self.excess_share * labels.left)
+
     def excess(self, labels: Explained) -> float:
         """Return the limit in bits."""
         return max(self.excess_bits, self.share(labels) * labels.left)

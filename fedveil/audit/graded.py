@@ -2,44 +2,81 @@
 
 Symbols: r the probabilities of y's values, s the sensitive attribute. Where s and y are correlated, the best possible
 classifier for y tells s by *how likely* it finds y, not only by ŷ: whoever takes r for what it claims to be infers
-h_s(r) = Σ_k r_k·p(s | y = k). The honest reading is a posterior that is logistic in log h, with a level for each y and
-one slope for all answers; a code that writes s around each prediction is not read by one slope across all of them.
+h_s(r) = Σ_k r_k·p(s | y = k). The honest reading is the posterior
+
+    log q(s | y, r) = level(y, s) + g_s(h_s(r)) + const.,    every g_s rising,
+
+so that a higher h_s never speaks against s. g_s is linear between quantiles of h_s. That it may not fall anywhere is
+what keeps codes out: one that writes s into how certain the answers are, on both sides of each prediction, would need
+a g that falls on one side.
 
 How much of it is honest: an honest score averages, over the people of each s, to their share of each y (calibration in
 groups; Kleinberg, Mullainathan and Raghavan 2017), so the values of s may differ in mean score as they differ in y. Let
-Q be the squared difference in score over that in y: all of the reading is honest up to Q = 1, none from Q = 2 on. With
-s independent of y none of it is. Guarantee: none; a model of what correlation explains.
+Q be the squared difference in score over that in y: all of the reading is honest up to Q = 1, none from Q = 2 on.
+Guarantee: none; a model of what correlation explains.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
+from scipy.optimize import minimize
+from scipy.special import log_softmax
 
 from fedveil.audit.outputs import FloatArray, Outputs
 from fedveil.data.attribute import Attribute, IntArray
-from fedveil.standardise import Standardiser
 
 _FIRMNESS = 1.0
 """Imagined records of every s, for each value of y, when p(s | y) is counted."""
 
-_MOST_STEPS = 200
+_PIECES = 8
+"""Of which g_s is made, each with as many records."""
+
+_PENALTY = 0.1
+"""On squared levels and rises, beside the summed surprise of all records: cells without records stay at 0."""
 
 
 def graded_posterior(outputs: Outputs, secret: Attribute, half: IntArray) -> FloatArray:
     """Return the honest reading of every record, (n, S), fitted on the half that it does not belong to."""
     found = np.empty((len(outputs), len(secret.values)))
-    soft, unit = outputs.soft, np.eye(len(outputs.y.values))
+    y, s = outputs.y.codes, secret.codes
     for side in (0, 1):
         own = half == side
         joint = np.full((len(outputs.y.values), len(secret.values)), _FIRMNESS)
-        np.add.at(joint, (outputs.y.codes[own], secret.codes[own]), 1)
-        inferred = np.log(soft @ (joint / joint.sum(axis=1, keepdims=True)))
-        scale = Standardiser.fit(inferred[own])
-        columns = np.hstack([unit[outputs.y.codes], scale.apply(inferred)])
-        model = LogisticRegression(C=10.0, max_iter=_MOST_STEPS).fit(columns[own], secret.codes[own])
-        found[~own] = model.predict_proba(columns[~own])
+        np.add.at(joint, (y[own], s[own]), 1)
+        inferred = outputs.soft @ (joint / joint.sum(axis=1, keepdims=True))
+        ramps = np.stack([_ramps(column, own) for column in inferred.T], axis=1)
+        levels, rises = _fitted(y[own], s[own], ramps[own], joint.shape)
+        found[~own] = np.exp(_logs(levels, rises, y[~own], ramps[~own]))
     return found
+
+
+def _ramps(column: FloatArray, own: np.ndarray) -> FloatArray:
+    """Return how far each record has come through each piece between quantiles of some records, 0 to 1."""
+    edges = np.quantile(column[own], np.linspace(0, 1, _PIECES + 1))
+    widths = np.maximum(np.diff(edges), 1e-12)
+    return np.asarray(np.clip((column[:, None] - edges[:-1]) / widths, 0, 1), dtype=np.float64)
+
+
+def _fitted(y: IntArray, s: IntArray, ramps: FloatArray, shape: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+    """Return the most likely levels (Y, S) and rises (S, pieces), the rises not below 0."""
+    cells, values = shape[0] * shape[1], shape[1]
+    is_y, is_s = np.eye(shape[0])[y], np.eye(values)[s]
+
+    def parted(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return theta[:cells].reshape(shape), theta[cells:].reshape(values, _PIECES)
+
+    def cost(theta: FloatArray) -> tuple[float, FloatArray]:
+        logs = _logs(*parted(theta), y, ramps)
+        over = np.exp(logs) - is_s
+        slopes = np.concatenate([(is_y.T @ over).ravel(), np.einsum("ns,nsk->sk", over, ramps).ravel()])
+        return float(-(logs * is_s).sum() + _PENALTY / 2 * theta @ theta), slopes + _PENALTY * theta
+
+    bounds = [(None, None)] * cells + [(0, None)] * (values * _PIECES)
+    return parted(minimize(cost, np.zeros(len(bounds)), jac=True, method="L-BFGS-B", bounds=bounds).x)
+
+
+def _logs(levels: FloatArray, rises: FloatArray, y: IntArray, ramps: FloatArray) -> FloatArray:
+    return np.asarray(log_softmax(levels[y] + np.einsum("nsk,sk->ns", ramps, rises), axis=1), dtype=np.float64)
 
 
 def weight(outputs: Outputs, secret: Attribute) -> float:

@@ -2,11 +2,11 @@
 
 Symbols: s the sensitive attribute, y the true label, ŷ the predicted one, L the limit on the excess (`calibration.py`).
 
-    undecided   fewer than 200 rows, or L lies within the interval of the unexplained excess: I(s; scores | y, ŷ) less
-                what a graded score of a correlated y tells honestly (`graded.py`)
+    undecided   fewer than 200 rows; or L lies within the interval of the unexplained excess: I(s; scores | y, ŷ) less
+                what a graded score of a correlated y tells honestly (`graded.py`); or the excess is more than
+                overlearning leaves, and below L only because a y of three or more values goes with s
     curious     the interval lies above L
-    correlated  it lies below L; scores (or ŷ alone) and labels tell s, and the labels tell more than the excess or
-                L is higher for their sake (y of three or more values)
+    correlated  it lies below L; scores (or ŷ alone) and labels tell s, and the labels tell more than the excess
     standard    none of these
 
 The rule is about outputs seen, attackers tried, and this population; it proves neither guilt nor innocence.
@@ -45,12 +45,12 @@ FORGIVEN = (
     "The scores tell {s}, and {y} and the predicted {y} explain a part of it only. Classifiers trained for {y} alone "
     "may leave the rest as well, where {y} has three or more values that go with {s}: this audit cannot tell."
 )
-"""In place of "correlated"'s words where more is unexplained than the limit would be without a correlation."""
+"""In place of "undecided"'s words where more is unexplained than the limit would be without a correlation."""
 
 
 def forgiven(explained: Explained, unexplained: Estimate, limits: Limits) -> bool:
     """Tell whether an excess is more than overlearning leaves, and below its limit for y's correlation with s alone."""
-    return unexplained.estimate > limits.excess_share * explained.left
+    return unexplained.estimate > limits.overlearning(explained)
 
 
 def decide(rows: int, told: Estimate, explained: Explained, unexplained: Estimate, limits: Limits) -> Verdict:
@@ -60,13 +60,12 @@ def decide(rows: int, told: Estimate, explained: Explained, unexplained: Estimat
         return "undecided"
     if unexplained.low > limit:
         return "curious"
+    if forgiven(explained, unexplained, limits):
+        return "undecided"
     least = limits.tells * explained.entropy
     # ŷ is part of what the scores show, and counted on all rows.
     tells = max(told.low, explained.by_predicted.low) > least
-    known = explained.by_both.low > least
-    # More than overlearning leaves, and forgiven only for the values of y that a score rules out: correlation as well.
-    ruled_out = forgiven(explained, unexplained, limits)
-    labels_tell = known and (explained.by_both.estimate > unexplained.estimate or ruled_out)
+    labels_tell = explained.by_both.low > least and explained.by_both.estimate > unexplained.estimate
     return "correlated" if tells and labels_tell else "standard"
 
 
@@ -85,7 +84,7 @@ def evidence_for(
     s, limit, worst = judgement.attribute, limits.excess(explained), judgement.worst
     share = 100 * beyond.share.estimate
     return (
-        _reason(verdict, rows, beyond.unexplained, limit),
+        _reason(verdict, rows, beyond.unexplained, (limits.overlearning(explained), limit)),
         f"Excess: whoever knows {target} and the predicted {target} learns {beyond.bits} bits more about {s} from the "
         f"scores ({beyond.attacker}); balanced accuracy changes by {_points(beyond.balanced_accuracy)} points. "
         f"{_graded(beyond, target)}Unexplained are {beyond.unexplained} bits, {share:.1f}% of the "
@@ -102,10 +101,17 @@ def evidence_for(
     )
 
 
-def _reason(verdict: Verdict, rows: int, bits: Estimate, limit: float) -> str:
+def _reason(verdict: Verdict, rows: int, bits: Estimate, limits: tuple[float, float]) -> str:
+    """Say what decided: `limits` are the one without a correlation, and the one that holds."""
+    base, limit = limits
     span = f"the interval of the unexplained excess, {bits.low:.3f} to {bits.high:.3f} bits,"
     if rows < LEAST_ROWS:
         return f"No verdict: {rows} rows are too few, at least {LEAST_ROWS} are needed. The figures are estimates."
+    if verdict == "undecided" and bits.high <= limit:
+        return (
+            f"No verdict: {span} lies above {base:.3f}, where overlearning ends, and below {limit:.3f}, which is how "
+            "far a target of several values that goes with the attribute can explain it; more rows would not help."
+        )
     if verdict == "undecided":
         return f"No verdict: {span} holds the limit of {limit:.3f}; more rows would narrow it."
     side = "above" if verdict == "curious" else "below"

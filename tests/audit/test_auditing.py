@@ -241,7 +241,9 @@ def test_the_limit_grows_with_correlation_where_scores_can_rule_values_of_y_out(
     assert LIMITS.share(labels(10, 0.9)) == 0.9
     seen_bits = Estimate(0.3, 0.28, 0.32)
     assert decide(2000, seen_bits, labels(2, 0.15), seen_bits, LIMITS) == "curious"
-    assert decide(2000, seen_bits, labels(10, 0.15), seen_bits, LIMITS) == "correlated"
+    assert decide(2000, seen_bits, labels(10, 0.15), seen_bits, LIMITS) == "undecided"
+    little = Estimate(0.02, 0.01, 0.03)
+    assert decide(2000, seen_bits, labels(10, 0.15), little, LIMITS) == "correlated"
     assert decide(2000, seen_bits, labels(10, 0.01), seen_bits, LIMITS) == "curious"
 
 
@@ -249,7 +251,8 @@ def test_words_do_not_say_explained_of_what_is_only_forgiven(verdicts):
     found = verdicts["correlated"]
     assert "explain it" in found.meaning
     much = replace(found.beyond, unexplained=Estimate(0.3, 0.28, 0.32))
-    assert "explain a part of it only" in replace(found, beyond=much).meaning
+    several = replace(found.explained, target_values=10)
+    assert "explain a part of it only" in replace(found, verdict="undecided", beyond=much, explained=several).meaning
 
 
 def test_outputs_refuse_what_does_not_fit():
