@@ -141,6 +141,11 @@ def audit(
     known = outputs.secrets[name].known
     about, s = outputs.take(known), _occurring(outputs.secrets[name].take(known))
     _check_enough(s, about.groups)
+    if len(np.unique(about.y.codes)) < 2:
+        raise InputError(
+            f"audit: target {about.y.name!r} is {about.y.values[about.y.codes[0]]!r} in all rows: neither honesty nor "
+            "what it explains can be told; add rows of other values"
+        )
     judges = panel_of(panel, seed=seed, confidence=confidence, device=device, progress=progress)
     judgement = judges.judge(View.of_vectors(seen(about), {name: s}, groups=about.groups, seed=seed))
     again = [one for one in judges.attackers if one not in _ASKED_ONCE] or judges.attackers

@@ -6,9 +6,10 @@ calibrated posterior, p(s | y, ŷ) a counted table. The excess is I(s; r | y, ŷ
 Where s and y are correlated, an honest score tells some of that by how likely it finds y: `graded.py` says how much.
 The rest is *unexplained*; verdicts are about it. Attackers are cross-fitted (`fedveil.attacks.fresh`): all rows are
 scored, each by an attacker that never saw it, trusted as far as `blending.py` says. The table's cost is the mean of
-two: counted on the other half (pays for few counts) and on the scored rows themselves (flatters itself by as much,
-Akaike 1974), so that what counting costs is not taken for an excess. The attacker pays for its own learning: on average
-the figure is too low rather than too high. Guarantee: none; an estimate against the attackers tried.
+two: counted on the other half, which pays for few counts, and on the scored rows themselves, which flatters itself
+(Akaike 1974), though by less: little of what counting costs is taken for an excess. The attacker pays for its own
+learning: on average the figure is too low rather than too high. Guarantee: none; an estimate against the attackers
+tried.
 """
 
 from __future__ import annotations

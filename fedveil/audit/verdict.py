@@ -95,7 +95,8 @@ def evidence_for(
         f"balanced accuracy {worst.balanced_accuracy}, where guessing gives {1 / len(judgement.classes):.3f}; accuracy "
         f"{worst.accuracy}, prior {judgement.prior.estimate:.3f}; {judgement.mutual_information_bits} bits.",
         f"Honesty: the predicted {target} is right for {_percent(honesty[0])} of records; the most frequent value "
-        f"would be for {100 * honesty[1]:.1f}%.",
+        f"would be for {100 * honesty[1]:.1f}%."
+        + ("" if honesty[0].high > honesty[1] else f" It does not do its task: it tells {target} no better than that."),
         f"Output entropy: {entropy.mean} bits on average, of at most {entropy.most:.3f}; the values of {s} differ by "
         f"{entropy.difference} bits.",
     )

@@ -44,8 +44,14 @@ class Classifier:
     def scores(self, x: npt.NDArray[np.float32]) -> FloatArray:
         """Return F's raw scores of records, (n, Y)."""
         place = next(self.network.parameters()).device
-        with torch.no_grad():
-            parts = [self.network(part.to(place)).cpu() for part in torch.split(torch.from_numpy(x), _BATCH)]
+        try:
+            with torch.no_grad():
+                parts = [self.network(part.to(place)).cpu() for part in torch.split(torch.from_numpy(x), _BATCH)]
+        except RuntimeError as fault:
+            raise InputError(
+                f"curious: records of shape {x.shape[1:]} do not fit this classifier ({str(fault).splitlines()[0]}); "
+                "give records of the shape that it was trained on"
+            ) from fault
         return torch.cat(parts).numpy().astype(np.float64)
 
     def outputs(self, data: AttributeData, split: Split) -> Outputs:

@@ -296,3 +296,21 @@ def test_an_attacker_that_is_sure_and_wrong_is_trusted_little():
     assert name == "wise"
     assert both.surprise.mean() < 0.6
     assert both.balanced.tolist() == made["wise"].balanced.tolist()
+
+
+def test_a_target_with_one_value_is_refused_and_an_idle_classifier_is_told():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, 400)
+    s = Attribute("s", rng.integers(0, 2, 400), ("a", "b"))
+    soft = np.full((400, 2), 0.5)
+    soft[:, 1] = rng.uniform(0, 1, 400)
+    soft[:, 0] = 1 - soft[:, 1]
+    with pytest.raises(InputError, match="in all rows"):
+        audit(
+            Outputs(soft, False, Attribute("y", np.zeros(400, dtype=np.int64), ("0", "1")), {"s": s}), panel="logistic"
+        )
+    idle = audit(
+        Outputs(soft, False, Attribute("y", np.where(codes, codes, rng.integers(0, 2, 400)), ("0", "1")), {"s": s}),
+        panel="logistic",
+    )
+    assert any("does not do its task" in line for line in idle.evidence)

@@ -185,3 +185,9 @@ def test_quick_dropout_gives_every_entry_its_own_chance():
     assert (dropped.mean(dim=0) - 0.5).abs().max() < 0.04
     correlation = torch.corrcoef(dropped.T) - torch.eye(64)
     assert correlation.abs().max() < 0.08
+
+
+def test_records_of_another_shape_are_refused_in_one_line():
+    found = train(Curious("s", **QUICK), made(200), epochs=1)
+    with pytest.raises(InputError, match="do not fit this classifier"):
+        found.scores(np.zeros((3, 9), dtype=np.float32))
