@@ -71,7 +71,7 @@ class Limits:
 
 
 LIMITS = Limits(
-    excess_share=0.09,
+    excess_share=0.085,
     ruled_out=3.5,
     excess_bits=0.03,
     tells=0.02,
