@@ -42,7 +42,7 @@ class AttriFed(Game):
         variant: "none", "eco", "eeo" or "bound".
         lam, beta, gamma: λ, β and γ.
         width: d, the numbers that are sent.
-        reach: every number is clamped to [−reach, reach] before it is rounded.
+        reach: every number is squashed into (−reach, reach) by a tanh before it is rounded: 2·reach + 1 levels.
         encoders: "own" (one per device, as in the paper), "shared-start" (stage 1 is federated), "shared" (one for
             all).
         networks: "paper" (1024-1024) or "light" (256-128).
@@ -178,10 +178,11 @@ class AttriFed(Game):
         """ŷ in training: uniform noise in place of rounding."""
         if not self.compresses:
             return play("encoder", play.x)
-        return self._clamped(play("encoder", play.x)) + play.uniform(self.width) - 0.5
+        return self._squashed(play("encoder", play.x)) + play.uniform(self.width) - 0.5
 
-    def _clamped(self, values: Tensor) -> Tensor:
-        return values.clamp(-self.reach, self.reach)
+    def _squashed(self, values: Tensor) -> Tensor:
+        # Not a clamp: behind one a number that has gone too far gets no gradient to come back.
+        return self.reach * torch.tanh(values / self.reach)
 
     def _serve(self, play: Play) -> Tensor:
         return cross_entropy(play("head", self._noisy(play)), play.y)
@@ -220,9 +221,9 @@ class AttriFed(Game):
         return cross_entropy(play("head", seen), play.y) + weight * extra
 
     def represent(self, play: Play) -> Tensor:
-        """ŷ as it is sent: clamped and rounded, where anything is compressed."""
+        """ŷ as it is sent: squashed and rounded, where anything is compressed."""
         encoded = play("encoder", play.x)
-        return self._clamped(encoded).round() if self.compresses else encoded
+        return self._squashed(encoded).round() if self.compresses else encoded
 
     def outputs(self, play: Play) -> Tensor:
         """The task's logits, from what is sent."""
