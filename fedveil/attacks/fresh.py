@@ -20,7 +20,7 @@ import numpy as np
 from fedveil.attacks.attack import Attack, FloatArray
 from fedveil.attacks.judgement import FRESH
 from fedveil.attacks.trial import Question, Trial, tried
-from fedveil.data.attribute import IntArray
+from fedveil.data.attribute import Attribute, IntArray
 from fedveil.data.attribute_data import Split, random_split
 from fedveil.errors import InputError
 from fedveil.federation.view import Pool, View
@@ -92,11 +92,16 @@ def halves(codes: IntArray, groups: IntArray | None, seed: int) -> IntArray:
     return np.asarray(split == Split.VALIDATION, dtype=np.int64)
 
 
+def enough(labels: Attribute, groups: IntArray | None) -> bool:
+    """Whether every value has people enough (or groups of them) for halves."""
+    return bool((counting_units(labels.codes, len(labels.values), groups) >= LEAST).all())
+
+
 def check_enough(people: Pool, attribute: str) -> None:
     """Refuse people among whom a value is too rare for halves."""
     labels = people.attributes[attribute]
     units = counting_units(labels.codes, len(labels.values), people.groups)
-    if (units < LEAST).any():
+    if not enough(labels, people.groups):
         rare, what = int(units.argmin()), "people" if people.groups is None else "groups of people"
         raise InputError(
             f"fresh attackers: {labels.values[rare]!r} of {attribute!r} has {units[rare]} test {what}, and halves need "

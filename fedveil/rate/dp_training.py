@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from fedveil.data.attribute import IntArray
 from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.errors import InputError
 from fedveil.federation.view import FloatArray
+from fedveil.figures import Estimate
 from fedveil.games.attri_fed_networks import attri_fed_networks
 from fedveil.measures import share_right
 from fedveil.randomness import child_seed, numpy_generator, torch_generator
@@ -154,7 +154,7 @@ def _square(layer: nn.Module, given: Tensor, slope: Tensor) -> Tensor:
     raise InputError(f"DP-SGD: {type(layer).__name__} has weights whose gradient per record is not known here")
 
 
-def accuracy_of(logits: Mapping[Split, FloatArray], data: AttributeData) -> Any:
+def accuracy_of(logits: Mapping[Split, FloatArray], data: AttributeData) -> Estimate:
     """Return the heads' accuracy on test people, with its interval."""
     assert data.y is not None
     rows = data.rows(Split.TEST)

@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import product
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.errors import InputError
 from fedveil.reproductions import attri_fed_layout as layout
-from fedveil.reproductions.experiment import Experiment, Kept, Say
+from fedveil.reproductions.experiment import Kept, LaidOutExperiment, Say
 from fedveil.reproductions.shown import PaperFigures
 from fedveil.studies import parts
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from fedveil.data import AttributeData
 
 GREYSCALE = "greyscale"
@@ -43,7 +42,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class AttriFedStudy(Experiment):
+class AttriFedStudy(LaidOutExperiment):
     """Methods × participants × whatever varies, each judged on test people.
 
     Attributes:
@@ -58,6 +57,7 @@ class AttriFedStudy(Experiment):
     """
 
     kind: ClassVar[str] = "attri-fed"
+    layout: ClassVar[ModuleType] = layout
     data: dict[str, Any]
     methods: list[dict[str, Any]]
     participants: list[int] = field(default_factory=lambda: [10])
@@ -123,18 +123,6 @@ class AttriFedStudy(Experiment):
         data = _dealt(str(told["source"]), _frozen(told), many * samples, self.seed)
         made = _maker(method, game, str(self.data["attribute"]))
         return measure_method(made, method, data, str(self.data["attribute"]), many, self.panel, self.seed)
-
-    def tables(self, found: dict[str, Any]) -> list[Table]:
-        """A row per method, participants and whatever varies."""
-        return layout.tables(found)
-
-    def notes(self, found: dict[str, Any]) -> list[str]:
-        """Say what the figures rest on."""
-        return layout.notes(found)
-
-    def draw(self, found: dict[str, Any], canvas: Any) -> None:
-        """Draw what attackers read, the task's accuracy and the bytes over participants or whatever varies."""
-        layout.draw(found, canvas)
 
 
 def _maker(method: Method, game: dict[str, Any], attribute: str) -> Any:

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.errors import InputError, nearest
-from fedveil.reproductions import audit_verdicts_drawing as drawing
 from fedveil.reproductions import audit_verdicts_layout as layout
 from fedveil.reproductions.audit_kept import decided, figures
 from fedveil.reproductions.audit_midway import midway
-from fedveil.reproductions.experiment import Experiment, Kept, Say
+from fedveil.reproductions.experiment import Kept, LaidOutExperiment, Say
 from fedveil.reproductions.shown import PaperFigures
 from fedveil.studies import parts
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from fedveil.audit import Outputs
     from fedveil.data import AttributeData
     from fedveil.reproductions.audit_cases import AuditCase
@@ -28,7 +26,7 @@ Load = Callable[[], "AttributeData"]
 
 
 @dataclass(frozen=True)
-class AuditVerdicts(Experiment):
+class AuditVerdicts(LaidOutExperiment):
     """Verdicts on a zoo of classifiers.
 
     Attributes:
@@ -44,6 +42,7 @@ class AuditVerdicts(Experiment):
     """
 
     kind: ClassVar[str] = "audit-verdicts"
+    layout: ClassVar[ModuleType] = layout
     cases: list[dict[str, Any]]
     recipes: dict[str, dict[str, Any]]
     rows: int = 2000
@@ -177,14 +176,8 @@ class AuditVerdicts(Experiment):
         # The audit's own seed differs from the classifier's: an auditor knows nothing of how it was made.
         return figures(audit(outputs.take(np.arange(count)), secret, panel=self.panel, seed=1000 + seed))
 
-    def tables(self, found: dict[str, Any]) -> list[Table]:
-        """Counts, the curve over rows, β_x, and every classifier."""
-        return layout.tables(found)
-
-    def notes(self, found: dict[str, Any]) -> list[str]:
-        """Say what the figures rest on, and which cases were missed."""
-        return layout.notes(found)
-
     def draw(self, found: dict[str, Any], canvas: Any) -> None:
         """Draw excesses against the limit, verdicts over rows, excess over β_x."""
-        drawing.draw(found, canvas)
+        from fedveil.reproductions.audit_verdicts_drawing import draw
+
+        draw(found, canvas)

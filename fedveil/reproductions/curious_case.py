@@ -72,3 +72,12 @@ class CuriousCase:
             if old not in secret.values:
                 raise InputError(f"{self.source}: {secret.name} is never {old!r}: {nearest(old, secret.values)}")
         return secret.merge(secret.name, value_of)
+
+
+def closing_notes(found: Mapping[str, Any]) -> list[str]:
+    """Return the last notes of figures by case: each case's sizes, and what the paper says."""
+    lines = [
+        f"{name}: " + ", ".join(f"{key} {value}" for key, value in sizes.items() if value != []) + "."
+        for name, sizes in found["cases"].items()
+    ]
+    return lines + [str(one["note"]) for one in found["paper"] if "note" in one]

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.errors import InputError, nearest
 from fedveil.reproductions import curious_distillation_layout as layout
 from fedveil.reproductions.curious_case import CuriousCase
 from fedveil.reproductions.curious_synthetic_layout import over_runs
-from fedveil.reproductions.experiment import Experiment, Kept, Say
+from fedveil.reproductions.experiment import Kept, LaidOutExperiment, Say
 from fedveil.reproductions.shown import PaperFigures
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from fedveil.curious import Classifier
     from fedveil.data import AttributeData
     from fedveil.games.curious import Curious
@@ -25,7 +24,7 @@ ATTACKS = ("standard", "parameterised", "regularised")
 
 
 @dataclass(frozen=True)
-class CuriousDistillation(Experiment):
+class CuriousDistillation(LaidOutExperiment):
     """Teachers trained on a server's labelled records, students of half the size on a user's unlabelled ones.
 
     The first share and the first temperature are Table 6's. Every teacher is trained at the first share; the other
@@ -52,6 +51,7 @@ class CuriousDistillation(Experiment):
     """
 
     kind: ClassVar[str] = "curious-distillation"
+    layout: ClassVar[ModuleType] = layout
     cases: list[dict[str, Any]]
     attacks: list[str] = field(default_factory=lambda: list(ATTACKS))
     swept: list[str] = field(default_factory=lambda: ["parameterised"])
@@ -206,15 +206,3 @@ class CuriousDistillation(Experiment):
         known = test.take(test.secrets[case.secret].known)
         right = anew.guesses(known, case.secret) == known.secrets[case.secret].codes
         return {**found, "threshold": share_right(right).as_dict()}
-
-    def tables(self, found: dict[str, Any]) -> list[Table]:
-        """Teachers and students, and what students keep of their teachers' excess."""
-        return layout.tables(found)
-
-    def notes(self, found: dict[str, Any]) -> list[str]:
-        """Say what the figures rest on."""
-        return layout.notes(found)
-
-    def draw(self, found: dict[str, Any], canvas: Any) -> None:
-        """Draw teachers and students: honesty against curiosity, and the sweeps."""
-        layout.draw(found, canvas)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fedveil.attacks.fresh import enough
 from fedveil.curious.measuring import measure
 from fedveil.data import Split
-from fedveil.errors import InputError
 from fedveil.measures import share_right
 
 if TYPE_CHECKING:
@@ -36,16 +36,10 @@ def told_of(
     F overfits its training people, whose outputs look unlike others'. If `fresh`, attackers who learn from test
     people (each half's from the other half) are tried beside those who learn from the training people.
     """
-    fresh = bool(judges["fresh"])
-    try:
-        found = measure(classifier, data, name, **judges, seed=seed)
-    except InputError:
-        if not fresh:
-            raise
-        fresh = False  # too few test people of some value to be halved: the row says so
-        found = measure(classifier, data, name, **{**judges, "fresh": False}, seed=seed)
     outputs = classifier.outputs(data, Split.TEST)
     test = outputs.take(outputs.secrets[name].known)
+    fresh = bool(judges["fresh"]) and enough(test.secrets[name], test.groups)  # else the row says so
+    found = measure(classifier, data, name, **{**judges, "fresh": fresh}, seed=seed)
     secret, guesses = test.secrets[name], classifier.guesses(test, name)
     recalls = [float((guesses == code)[secret.codes == code].mean()) for code in np.unique(secret.codes)]
     worst = found.judgement.worst

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache, partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.errors import InputError
 from fedveil.reproductions import curious_pruning_layout as layout
 from fedveil.reproductions.curious_case import CuriousCase
 from fedveil.reproductions.curious_synthetic_layout import over_runs
-from fedveil.reproductions.experiment import Experiment, Kept, Say
+from fedveil.reproductions.experiment import Kept, LaidOutExperiment, Say
 from fedveil.reproductions.shown import PaperFigures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from rich.table import Table
 
     from fedveil.data import AttributeData
     from fedveil.games.curious import Curious
@@ -26,7 +25,7 @@ RELEASES = {"RawHBC": "raw", "SoftHBC": "soft"}
 
 
 @dataclass(frozen=True)
-class CuriousPruning(Experiment):
+class CuriousPruning(LaidOutExperiment):
     """Classifiers whose smallest weights are set to zero before they answer, without retraining, by growing amounts.
 
     Attributes:
@@ -44,6 +43,7 @@ class CuriousPruning(Experiment):
     """
 
     kind: ClassVar[str] = "curious-pruning"
+    layout: ClassVar[ModuleType] = layout
     cases: list[dict[str, Any]]
     betas: list[list[float]]
     amounts: list[float] = field(default_factory=lambda: [place / 10 for place in range(10)])
@@ -147,18 +147,6 @@ class CuriousPruning(Experiment):
             )
             rows.append({"amount": amount, **found.as_dict()})
         return {"rows": rows}
-
-    def tables(self, found: dict[str, Any]) -> list[Table]:
-        """A table for each case."""
-        return layout.tables(found)
-
-    def notes(self, found: dict[str, Any]) -> list[str]:
-        """Say what the figures rest on."""
-        return layout.notes(found)
-
-    def draw(self, found: dict[str, Any], canvas: Any) -> None:
-        """Draw honesty and curiosity over the amount, a panel per case and β."""
-        layout.draw(found, canvas)
 
 
 def _tell(say: Say, about: str, line: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fedveil.reproductions.curious_case import closing_notes
 from fedveil.reproductions.shown import with_interval
 
 if TYPE_CHECKING:
@@ -88,9 +89,7 @@ def notes(found: dict[str, Any]) -> list[str]:
         f"given {given}. Intervals 95%, theirs by {told['draws']} bootstrap draws"
         + (", at 97.5% since two choices of attackers are looked at." if told["fresh"] else "."),
     ]
-    for name, sizes in found["cases"].items():
-        lines.append(f"{name}: " + ", ".join(f"{key} {value}" for key, value in sizes.items() if value != []) + ".")
-    return lines + [str(one["note"]) for one in found["paper"] if "note" in one]
+    return lines + closing_notes(found)
 
 
 def draw(found: dict[str, Any], canvas: Any) -> None:

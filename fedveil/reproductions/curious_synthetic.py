@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.errors import InputError
 from fedveil.measures import share_right
 from fedveil.reproductions import curious_synthetic_layout as layout
-from fedveil.reproductions.experiment import Experiment, Kept, Say
+from fedveil.reproductions.experiment import Kept, LaidOutExperiment, Say
 from fedveil.reproductions.shown import PaperFigures
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    from rich.table import Table
 
     from fedveil.data import AttributeData
 
@@ -27,7 +27,7 @@ BINS = 50
 
 
 @dataclass(frozen=True)
-class CuriousSynthetic(Experiment):
+class CuriousSynthetic(LaidOutExperiment):
     """Mixtures of two logistic regressions, one for both attributes, and the distance of its optimum from y's.
 
     Attributes:
@@ -47,6 +47,7 @@ class CuriousSynthetic(Experiment):
     """
 
     kind: ClassVar[str] = "curious-synthetic"
+    layout: ClassVar[ModuleType] = layout
     runs: int = 5
     train: int = 2000
     validation: int = 1000
@@ -246,18 +247,6 @@ class CuriousSynthetic(Experiment):
             ]
         some = tested[:400]
         return {"x": data.x[some].tolist(), "group": (2 * y[some] + s[some]).tolist(), "counts": counts}
-
-    def tables(self, found: dict[str, Any]) -> list[Table]:
-        """Mixtures, the normal one by margin, one logistic regression, Appendix A.2."""
-        return layout.tables(found)
-
-    def notes(self, found: dict[str, Any]) -> list[str]:
-        """Say what the figures rest on."""
-        return layout.notes(found)
-
-    def draw(self, found: dict[str, Any], canvas: Any) -> None:
-        """Draw the data, both mixtures, the trade-off and the neighbourhood."""
-        layout.draw(found, canvas)
 
 
 def _rows(data: AttributeData) -> tuple[Codes, Codes, Codes]:

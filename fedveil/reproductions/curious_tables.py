@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.errors import InputError, nearest
@@ -12,16 +13,16 @@ from fedveil.reproductions import curious_layout as layout
 from fedveil.reproductions.curious_beside import add_ways, printed
 from fedveil.reproductions.curious_cells import MEASURED, Block, Cell, Read, reader
 from fedveil.reproductions.curious_synthetic_layout import over_runs
-from fedveil.reproductions.experiment import Experiment, Kept, Say
+from fedveil.reproductions.experiment import Kept, LaidOutExperiment, Say
 from fedveil.reproductions.shown import PaperFigures
 from fedveil.studies import parts
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    pass
 
 
 @dataclass(frozen=True)
-class CuriousTables(Experiment):
+class CuriousTables(LaidOutExperiment):
     """Classifiers trained centrally, each judged on test people: δ_y, δ_s by the maker's G and by retrained attackers.
 
     Attributes:
@@ -38,6 +39,7 @@ class CuriousTables(Experiment):
     """
 
     kind: ClassVar[str] = "curious-tables"
+    layout: ClassVar[ModuleType] = layout
     data: dict[str, Any]
     blocks: list[dict[str, Any]]
     settings: dict[str, dict[str, Any]]
@@ -177,15 +179,3 @@ class CuriousTables(Experiment):
         key |= {"target": cell.target, "sensitive": cell.sensitive, "seed": self.seed, "measured": MEASURED}
         key |= {"merge": cell.merge}
         return kept.part(key, lambda: {"target": cell.target, **joint(cell.data(read, self.seed), secret)})
-
-    def tables(self, found: dict[str, Any]) -> list[Table]:
-        """Each table's rows, the paper's figures beside them."""
-        return layout.tables(found)
-
-    def notes(self, found: dict[str, Any]) -> list[str]:
-        """Say what the figures rest on."""
-        return layout.notes(found)
-
-    def draw(self, found: dict[str, Any], canvas: Any) -> None:
-        """Draw honesty against curiosity, and Figures 7 and 8 where they were asked for."""
-        layout.draw(found, canvas)

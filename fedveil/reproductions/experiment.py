@@ -7,12 +7,16 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import fedveil
 from fedveil.files import write_atomically
 from fedveil.plain import plain
 from fedveil.reproductions.shown import Display, PaperFigures
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 FORMAT = 1
 """To be raised when a change of ours makes the same settings come out otherwise: all is then measured anew."""
@@ -31,6 +35,26 @@ class Experiment(Display):
     @abstractmethod
     def run(self, kept: Kept, say: Say, paper: PaperFigures) -> dict[str, Any]:
         """Measure what is not in the folder yet, and return all figures, the paper's beside them."""
+
+
+class LaidOutExperiment(Experiment):
+    """An experiment whose tables, notes and pictures are a module's: `tables`, `notes` and `draw` of what was found."""
+
+    layout: ClassVar[ModuleType]
+
+    def tables(self, found: dict[str, Any]) -> list[Table]:
+        """Lay the figures out for the terminal."""
+        made: list[Table] = self.layout.tables(found)
+        return made
+
+    def notes(self, found: dict[str, Any]) -> list[str]:
+        """Say in words what the figures rest on, a line each."""
+        made: list[str] = self.layout.notes(found)
+        return made
+
+    def draw(self, found: dict[str, Any], canvas: Any) -> None:
+        """Draw the figures on an empty matplotlib figure."""
+        self.layout.draw(found, canvas)
 
 
 class Kept:
