@@ -33,10 +33,11 @@ def measure_method(
         found = measure(released, data, attribute, attackers=panel, seed=seed).as_dict()
         return {**about, **found, "spent": made.spent(len(owned[0]))}
     run = federation.play(made, rounds=_ROUNDS)
-    if isinstance(made, AttriFed):
-        # A shield on representations adds numbers that no code was made for: they go as floats.
-        released = Released.of_run(run, made.reach if made.compresses and method.shield is None else None, seed=seed)
+    if isinstance(made, AttriFed) and method.shield is None:
+        released = Released.of_run(run, made.reach if made.compresses else None, seed=seed)
     else:
+        # A shield makes numbers that no code was made for, and that the game's own head never met: they go as floats,
+        # and a head is trained on what really leaves.
         assert data.y is not None
         (utility,) = run.fit_head(data.y.name, seed=seed)
         values = {split: run.release(split) for split in Split}
