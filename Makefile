@@ -11,7 +11,7 @@ setup: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[audit,data,dp,rate,report,sinks,docs,dev]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[audit,data,dp,flower,rate,report,sinks,docs,dev]'
 	touch $@
 
 demo: setup

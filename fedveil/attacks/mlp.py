@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons of two sizes."""
+"""Multi-layer perceptrons of three sizes."""
 
 from __future__ import annotations
 
@@ -34,3 +34,10 @@ class LargeMLP(SmallMLP):
 
     name = "mlp-large"
     recipe = Recipe(hidden=(256, 128), learning_rate=1e-3)
+
+
+class WideMLP(SmallMLP):
+    """Hidden layers of 1,024 and 64 units: in no layer smaller than the largest adversary that a game here trains."""
+
+    name = "mlp-wide"
+    recipe = Recipe(hidden=(1024, 64), learning_rate=1e-3)

@@ -2,7 +2,7 @@
 
 No sample bounds ε from above: a rare output may tell all. But an event that is frequent under one value of u
 and rare under another proves that ε is at least so large. The event is chosen on one half of the records and
-counted on the other, so that the choice costs no validity; both rates are bounded by Clopper and Pearson (1934).
+counted on the other (or on records given apart), so that the choice costs no validity; both rates are bounded by Clopper and Pearson (1934).
 (Jagielski, Ullman and Oprea 2020, for DP-SGD.)
 
 Outputs are either integer codes (events: one code) or scores, one or more columns of floats, e.g. an attacker's
@@ -23,6 +23,10 @@ from fedveil.certificates.confidence import check_alpha, proportion_bounds
 from fedveil.errors import InputError
 
 BoolArray = npt.NDArray[np.bool_]
+Records = tuple[npt.ArrayLike, npt.ArrayLike]
+"""Outputs and values of the attribute, one of each per record."""
+
+_Checked = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
 _THRESHOLDS = 32
 """Quantiles tried per column of scores, on the half that chooses."""
@@ -75,9 +79,11 @@ def audit_attribute_dp(
     *,
     delta: float = 0.0,
     confidence: float = 0.95,
+    counted_on: Records | None = None,
 ) -> EpsilonLowerBound:
     """Bound from below the ε of (ε, δ)-ADP: ε ≥ ln((P(E|u) − δ)/P(E|u′)).
 
+    With `counted_on` the event is chosen on all of the first records and counted on these.
     Guarantee: for independent records, exceeds the true ε with probability at most 1 − confidence.
     """
     alpha = (1.0 - confidence) / 2.0
@@ -91,7 +97,7 @@ def audit_attribute_dp(
         unlikely = proportion_bounds(int(outside.sum()), len(outside), alpha)[1]
         return _log_ratio(likely - delta, unlikely)
 
-    choosing, counting = _halves(outputs, attribute, generator)
+    choosing, counting = _parts(outputs, attribute, generator, counted_on)
     values = np.unique(choosing[1])
     pairs = [(u, other) for u in values for other in values if u != other]
     best = max(
@@ -113,10 +119,16 @@ def audit_attribute_dp(
 
 
 def audit_information_privacy(
-    outputs: npt.ArrayLike, attribute: npt.ArrayLike, generator: np.random.Generator, *, confidence: float = 0.95
+    outputs: npt.ArrayLike,
+    attribute: npt.ArrayLike,
+    generator: np.random.Generator,
+    *,
+    confidence: float = 0.95,
+    counted_on: Records | None = None,
 ) -> EpsilonLowerBound:
     """Bound from below the ε of information privacy: ε ≥ |ln P(u|E)/P(u)|, an average of the ratios inside E.
 
+    With `counted_on` the event is chosen on all of the first records and counted on these.
     Guarantee: for independent records, exceeds the true ε with probability at most 1 − confidence.
     """
     alpha = (1.0 - confidence) / 2.0
@@ -128,7 +140,7 @@ def audit_information_privacy(
         before = proportion_bounds(int(chosen.sum()), len(chosen), alpha)
         return _log_ratio(after[0], before[1]) if more else _log_ratio(before[0], after[1])
 
-    choosing, counting = _halves(outputs, attribute, generator)
+    choosing, counting = _parts(outputs, attribute, generator, counted_on)
     best = max(
         (
             (proved(event, choosing[1], u, more), rule, u, more)
@@ -175,19 +187,29 @@ def _events(outputs: npt.NDArray[Any]) -> Iterator[tuple[BoolArray, _Rule]]:
             yield rule.holds(outputs), rule
 
 
-def _halves(
-    outputs: npt.ArrayLike, attribute: npt.ArrayLike, generator: np.random.Generator
-) -> tuple[tuple[npt.NDArray[Any], npt.NDArray[Any]], tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-    """Split the records at random into one half that chooses the event and one that counts it."""
+def _parts(
+    outputs: npt.ArrayLike, attribute: npt.ArrayLike, generator: np.random.Generator, apart: Records | None
+) -> tuple[_Checked, _Checked]:
+    """Return records that choose the event and records that count it: random halves where none are given apart."""
+    seen, labels = _checked(outputs, attribute)
+    if apart is not None:
+        counted = _checked(*apart)
+        if counted[0].shape[1] != seen.shape[1] or counted[0].dtype.kind != seen.dtype.kind:
+            raise InputError("audit: records that choose and records that count need outputs of the same form")
+        return (seen, labels), counted
+    order = generator.permutation(len(labels))
+    first, second = order[: len(order) // 2], order[len(order) // 2 :]
+    return (seen[first], labels[first]), (seen[second], labels[second])
+
+
+def _checked(outputs: npt.ArrayLike, attribute: npt.ArrayLike) -> _Checked:
     seen, labels = np.asarray(outputs), np.asarray(attribute)
     seen = seen[:, None] if seen.ndim == 1 else seen
     if seen.ndim != 2 or labels.ndim != 1 or len(seen) != len(labels) or len(labels) < 4:
         raise InputError("audit: needs one row of outputs and one value of the attribute per record, 4 records or more")
     if seen.dtype.kind not in "iubf" or (seen.dtype.kind == "f" and not np.isfinite(seen).all()):
         raise InputError("audit: outputs must be integer codes or finite scores")
-    order = generator.permutation(len(labels))
-    first, second = order[: len(order) // 2], order[len(order) // 2 :]
-    return (seen[first], labels[first]), (seen[second], labels[second])
+    return seen, labels
 
 
 def _log_ratio(likely: float, unlikely: float) -> float:

@@ -16,6 +16,9 @@ from fedveil.rate.prior import FactorisedPrior
 
 Build = Callable[[torch.Generator], nn.Module]
 
+READING = {"paper": (1024, 32), "light": (128, 32)}
+"""Hidden layers of privatiser and helper; a server's attackers should be no smaller."""
+
 
 @dataclass(frozen=True)
 class AttriFedNetworks:
@@ -35,7 +38,7 @@ def attri_fed_networks(name: Literal["paper", "light"], features: Sequence[int],
     >>> [tuple(p.shape) for p in made.encoder(torch.Generator()).parameters() if p.dim() > 1]
     [(1024, 2352), (1024, 1024), (50, 1024)]
     """
-    inner, reading = ((1024, 1024), (1024, 32)) if name == "paper" else ((256, 128), (128, 32))
+    inner, reading = (1024, 1024) if name == "paper" else (256, 128), READING[name]
     return AttriFedNetworks(
         encoder=_normed([prod(features), *inner, width], flatten=len(features) > 1),
         rate=lambda generator: FactorisedPrior(width),

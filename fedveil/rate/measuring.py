@@ -6,7 +6,7 @@ fitted on training people, fixed, and then judged on test people: the certificat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,12 @@ _BATCH = 100
 _HELPER = Recipe(hidden=(64,), most_epochs=30)
 
 OBSERVERS: tuple[Observer, ...] = ("sender unknown", "sender known")
+
+WEAK = "mlp-small"
+"""One small non-linear network on pooled representations, the sender ignored: as the paper's server reads."""
+
+_LARGER = {"light": "mlp-large", "paper": "mlp-wide"}
+"""By the game's networks, an attacker that is in no layer smaller than the privatiser."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,7 @@ def measure(
     data: AttributeData,
     attribute: str,
     *,
-    attackers: str = "quick",
+    attackers: str | Sequence[str] = "quick",
     draws: int = 1000,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
@@ -133,8 +139,8 @@ def measure(
     if data.y is None:
         raise InputError("rate: the certificate needs the task's label; load the data with a target")
     judges = panel(attackers, seed=seed, draws=draws, progress=progress)
-    stranger = judges.judge(_view(released, data, attribute, known=False), attribute)
-    server = judges.judge(_view(released, data, attribute, known=True), attribute) if released.several else stranger
+    stranger = judges.judge(server_view(released, data, attribute, known=False), attribute)
+    server = judges.judge(server_view(released, data, attribute, known=True), attribute) if released.several else stranger
     if released.reach is None:
         plain = verbatim(released.values[Split.TEST].shape[1], data.x[0].size)
         return Measured(released.accuracy, stranger, server, plain, {})
@@ -151,6 +157,11 @@ def measure(
             for observer in OBSERVERS
         },
     )
+
+
+def server_panel(attackers: str, networks: str) -> tuple[str, ...]:
+    """Return a panel's attackers, the paper's weak one and one at least as large as the privatiser among them."""
+    return tuple(dict.fromkeys([*panel(attackers).attackers, WEAK, _LARGER[networks]]))
 
 
 def held_out(
@@ -207,7 +218,7 @@ def sent(values: FloatArray, code: RateCode, inputs: int) -> Sent:
     )
 
 
-def _view(released: Released, data: AttributeData, attribute: str, *, known: bool) -> View:
+def server_view(released: Released, data: AttributeData, attribute: str, *, known: bool) -> View:
     """Return what a server sees; one that knows the sender has a column for each device."""
     pools = []
     for split in Split:

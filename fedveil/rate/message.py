@@ -50,11 +50,10 @@ def pack(values: npt.ArrayLike, code: RateCode) -> Packed:
     whole = np.asarray(values).astype(np.int64)
     queue = coder.queue.RangeEncoder()
     queue.encode(ways.astype(np.int32), _flags(coder, code))
-    for place, table in enumerate(code.tables):
-        spots = (whole[:, place] - code.low[place]).astype(np.int64)
-        if len(table) > 1:  # a dimension of one number takes nothing
-            queue.encode(spots[ways == CODED].astype(np.int32), _table(coder, table))
-            queue.encode(spots[ways == RAW].astype(np.int32), coder.model.Uniform(len(table)))
+    for cells, table in zip(code.cells(whole), code.tables, strict=True):
+        if table.size > 1:  # a table of one cell takes nothing
+            queue.encode(cells[ways == CODED].astype(np.int32), _table(coder, table))
+            queue.encode(cells[ways == RAW].astype(np.int32), coder.model.Uniform(table.size))
     far = (whole[ways == FAR].reshape(-1) + 2**31).astype(np.int64)
     for part in (far // _HALF, far % _HALF):
         queue.encode(part.astype(np.int32), coder.model.Uniform(_HALF))
@@ -81,12 +80,12 @@ def unpack(data: bytes, code: RateCode) -> IntArray:
     queue = coder.queue.RangeDecoder(words)
     ways = np.asarray(queue.decode(_flags(coder, code), count), dtype=np.int64)
     whole = np.zeros((count, width), dtype=np.int64)
-    for place, table in enumerate(code.tables):
-        column = np.zeros(count, dtype=np.int64)
-        if len(table) > 1:
-            column[ways == CODED] = queue.decode(_table(coder, table), int((ways == CODED).sum()))
-            column[ways == RAW] = queue.decode(coder.model.Uniform(len(table)), int((ways == RAW).sum()))
-        whole[:, place] = column + code.low[place]
+    for run, table in zip(code.runs, code.tables, strict=True):
+        cells = np.zeros(count, dtype=np.int64)
+        if table.size > 1:
+            cells[ways == CODED] = queue.decode(_table(coder, table), int((ways == CODED).sum()))
+            cells[ways == RAW] = queue.decode(coder.model.Uniform(table.size), int((ways == RAW).sum()))
+        whole[:, run] = np.stack(np.unravel_index(cells, table.shape), axis=1) + code.low[run]
     numbers = int((ways == FAR).sum()) * width
     high, low = (np.asarray(queue.decode(coder.model.Uniform(_HALF), numbers), dtype=np.int64) for _ in range(2))
     whole[ways == FAR] = (high * _HALF + low - 2**31).reshape(-1, width)
@@ -112,7 +111,7 @@ def _flags(coder: Any, code: RateCode) -> Any:
 
 
 def _table(coder: Any, table: Any) -> Any:
-    return coder.model.Categorical(np.ascontiguousarray(table), perfect=False)
+    return coder.model.Categorical(np.ascontiguousarray(table).reshape(-1), perfect=False)
 
 
 def _trimmed(words: Any) -> bytes:
