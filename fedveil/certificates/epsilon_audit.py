@@ -2,7 +2,8 @@
 
 No sample bounds ε from above: a rare output may tell all. But an event that is frequent under one value of u
 and rare under another proves that ε is at least so large. The event is chosen on one half of the records and
-counted on the other (or on records given apart), so that the choice costs no validity; both rates are bounded by Clopper and Pearson (1934).
+counted on the other (or on records given apart), so that the choice costs no validity; both rates are bounded
+by Clopper and Pearson (1934).
 (Jagielski, Ullman and Oprea 2020, for DP-SGD.)
 
 Outputs are either integer codes (events: one code) or scores, one or more columns of floats, e.g. an attacker's

@@ -140,7 +140,9 @@ def measure(
         raise InputError("rate: the certificate needs the task's label; load the data with a target")
     judges = panel(attackers, seed=seed, draws=draws, progress=progress)
     stranger = judges.judge(server_view(released, data, attribute, known=False), attribute)
-    server = judges.judge(server_view(released, data, attribute, known=True), attribute) if released.several else stranger
+    server = (
+        judges.judge(server_view(released, data, attribute, known=True), attribute) if released.several else stranger
+    )
     if released.reach is None:
         plain = verbatim(released.values[Split.TEST].shape[1], data.x[0].size)
         return Measured(released.accuracy, stranger, server, plain, {})
