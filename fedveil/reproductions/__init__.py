@@ -25,6 +25,7 @@ KINDS: dict[str, type[Shown]] = {kind.kind: kind for kind in (MethodMatrix, Loss
 
 EXPERIMENTS = {
     "attri-fed": "attri_fed:AttriFedStudy",
+    "attri-fed-accounting": "attri_fed_accounting:AttriFedAccounting",
     "audit-verdicts": "audit_verdicts:AuditVerdicts",
     "convergence": "convergence:Convergence",
     "curious-distillation": "curious_distillation:CuriousDistillation",

@@ -71,6 +71,7 @@ class AttriFedStudy(LaidOutExperiment):
         """Refuse what cannot be run."""
         from fedveil.attacks import panel
         from fedveil.data import find_source
+        from fedveil.reproductions.attri_fed_measuring import shield_of
 
         for name in ("source", "target", "attribute"):
             if name not in self.data:
@@ -80,8 +81,9 @@ class AttriFedStudy(LaidOutExperiment):
             raise InputError("experiment: participants and samples must be at least 1")
         panel(self.panel)
         for method in self._methods():
+            shield_of(method)
             for point in self._points():
-                _maker(method, self._game(method, point), str(self.data["attribute"]))
+                self.made(method, self._game(method, point))
 
     def _methods(self) -> list[Method]:
         return [parts.make(Method, told, f"experiment: methods[{place}]") for place, told in enumerate(self.methods)]
@@ -119,10 +121,18 @@ class AttriFedStudy(LaidOutExperiment):
     def _measure(self, method: Method, game: dict[str, Any], many: int, samples: int) -> dict[str, Any]:
         from fedveil.reproductions.attri_fed_measuring import measure_method
 
+        attribute = str(self.data["attribute"])
+        data = self.dealt(method, many * samples)
+        return measure_method(self.made(method, game), method, data, attribute, many, self.panel, self.seed)
+
+    def dealt(self, method: Method, records: int) -> AttributeData:
+        """Return a method's data, with so many training records."""
         told = {**self.data, "options": {**self.data.get("options", {}), **method.data}}
-        data = _dealt(str(told["source"]), _frozen(told), many * samples, self.seed)
-        made = _maker(method, game, str(self.data["attribute"]))
-        return measure_method(made, method, data, str(self.data["attribute"]), many, self.panel, self.seed)
+        return _dealt(str(told["source"]), _frozen(told), records, self.seed)
+
+    def made(self, method: Method, game: dict[str, Any]) -> Any:
+        """Return a method's game, or its settings of DP-SGD, checked."""
+        return _maker(method, game, str(self.data["attribute"]))
 
 
 def _maker(method: Method, game: dict[str, Any], attribute: str) -> Any:

@@ -34,7 +34,8 @@ class Trained:
     Attributes:
         released: what people send.
         networks: the sizes that the method's players have.
-        outputs: what the head makes of exactly this, by split; None where a shield stands between.
+        outputs: what one head for all makes of exactly this, by split; None where there is none: with a shield between,
+            or with a head for every participant.
         shield: on what is sent.
         privatiser: what the game's own adversary reads: weak, for the encoder was trained to fool it.
         spent: ε by accountant, of DP-SGD.
@@ -64,7 +65,7 @@ def train_method(made: Any, method: Method, data: AttributeData, attribute: str,
         owned = [federation.partition.device(place) for place in range(many)]
         values, owners, logits = released_by(made, data, owned, seed)
         released = Released(values, owners, accuracy_of(logits, data), made.reach)
-        return Trained(released, made.networks, logits, shield, spent=made.spent(len(owned[0])))
+        return Trained(released, made.networks, None, shield, spent=made.spent(len(owned[0])))
     run = federation.play(made, rounds=_ROUNDS)
     outputs = None
     if isinstance(made, AttriFed) and method.shield is None:
