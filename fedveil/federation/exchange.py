@@ -19,6 +19,7 @@ from fedveil.shields.shield import Identity, ShieldError
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run
+    from fedveil.games.game import Stage
     from fedveil.updates.segments import Segment
 
 
@@ -57,13 +58,13 @@ def send_updates(run: Run, work: Work, outcome: Outcome) -> Sent:
     return Sent(torch.cat(sent) if sent else updates[:0], np.array(speaking, dtype=np.int64), mean, total)
 
 
-def aggregate(run: Run, work: Work, sent: Sent) -> None:
-    """Let the server combine the updates and move the shared players."""
-    weights = torch.tensor([float(len(work.rows[position])) for position in sent.speaking], device=sent.updates.device)
+def aggregate(run: Run, stage: Stage, sent: Sent, records: IntArray) -> None:
+    """Let the server combine the updates, weighted by their senders' numbers of records, and move shared players."""
+    weights = torch.from_numpy(records[sent.speaking]).to(sent.updates.device, torch.float32)
     combined = run.federation.aggregation(sent.updates, weights)
     place = 0
     for name in run.seats:
-        if name in work.stage.shared and name in work.stage.players:
+        if name in stage.shared and name in stage.players:
             size = run.layouts[name].size
             run.shared[name] = run.shared[name] + combined[place : place + size].to(run.shared[name].dtype)
             place += size

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from fedveil.data.attribute import IntArray
 from fedveil.data.attribute_data import Split
 from fedveil.errors import InputError, nearest
-from fedveil.federation.exchange import aggregate, send_updates
+from fedveil.federation.exchange import aggregate
 from fedveil.federation.federation import Federation
+from fedveil.federation.fleet import Fleet, HomeFleet
 from fedveil.federation.heads import Utility, fit_heads, score_outputs
 from fedveil.federation.inputs import judged_tensors, record_tensors, without_variety
 from fedveil.federation.layout import Layout
@@ -36,8 +37,9 @@ from fedveil.shields.message import Kind
 class Run:
     """A game in play: the shared weights, the local players, and what has left the devices."""
 
-    def __init__(self, federation: Federation, game: Game) -> None:
+    def __init__(self, federation: Federation, game: Game, fleet: Fleet | None = None) -> None:
         self.federation = federation
+        self.fleet = fleet or HomeFleet()
         self.game = game
         self.shield = federation.shield.prepared(
             federation.data.take(federation.data.rows(Split.TRAIN)), federation.seed
@@ -142,32 +144,27 @@ class Run:
 
     def _round(self, stage: Stage, record: Sequence[int]) -> None:
         federation, number = self.federation, self.progress.round + 1
-        devices = federation.sample(stage.name, number)
-        devices = devices[[len(federation.partition.device(int(d))) > 0 for d in devices]] if len(devices) else devices
+        devices = self.fleet.present(self, federation.sample(stage.name, number))
         losses: dict[str, float] = {}
         damage: dict[str, float] = {}
         silent, sent_bytes = 0, 0
         self._restart(stage, number)
         if len(devices):
             self._seat_local_players(stage)
-            work = self.work(stage, number, devices)
-            states, memories = self.device_states(stage, devices)
-            outcome = self.engine.play(work, states, memories)
-            sent = send_updates(self, work, outcome)
+            answers = self.fleet.play(self, stage, number, devices)
+            sent = answers.sent
             silent = len(devices) - len(sent.speaking) if stage.shared.intersection(stage.players) else 0
             damage, sent_bytes = sent.damage, sent.bytes
             if len(sent.speaking):
                 seen = watch(self, stage, number) if number in record else None
-                aggregate(self, work, sent)
+                aggregate(self, stage, sent, answers.records)
                 if seen is not None:
                     self.started_from[number] = seen.started_from
                     self.shadows += seen.shadows
-                    self.recorded.append((number, devices[sent.speaking], sent.updates))
-            for name, player in self.local.items():
-                if name in outcome.memories:
-                    player.put(devices, torch.cat([outcome.states[name], outcome.memories[name]], dim=1))
-            means = np.average(outcome.losses, axis=0, weights=np.maximum(outcome.steps, 1))
-            losses = {move.title: float(mean) for move, mean in zip(stage.moves, means, strict=True)}
+                    self.recorded.append((number, answers.devices[sent.speaking], sent.updates))
+            if len(answers.losses):
+                means = np.average(answers.losses, axis=0, weights=np.maximum(answers.steps, 1))
+                losses = {move.title: float(mean) for move, mean in zip(stage.moves, means, strict=True)}
         validation = None if stage.validation is None else self._validate(stage)
         self.progress.round = number
         bare = without_variety(self, devices)
