@@ -18,8 +18,11 @@ MEASURES = {
     "advantage": "advantage",
     "balanced accuracy": "balanced_accuracy",
     "information (bits)": "mutual_information_bits",
+    "accuracy, sender unknown": "accuracy",
+    "information (bits), sender unknown": "mutual_information_bits",
 }
-"""The quantities of certificates that attackers are measured by, and the measures' names."""
+"""The quantities of certificates that attackers are measured by, and the measures' names; a study's attackers do not
+know the sender."""
 
 
 class Contradiction(NamedTuple):

@@ -13,6 +13,7 @@ from fedveil.report.chosen import defences, least_leaking, undefended_point
 from fedveil.report.contradictions import contradictions
 from fedveil.report.figures import inside
 from fedveil.report.phrases import bound, difference, estimate_of, listed, negated, points, shown
+from fedveil.report.rate_words import certified_rates, rate_sentence
 from fedveil.report.settings import Setting, bound_on_balanced_accuracy, settings_of
 from fedveil.report.sound import Pair, pair_of
 from fedveil.studies.frontier import Comparison, Frontier, Point
@@ -56,6 +57,7 @@ def say(results: StudyResults, pair: Pair) -> list[Sentence]:
             *notes(pair.rows, lambda row: labels[row["method"], row["strength"]]).items(),
             ("contradiction", _contradiction(pair, settings)),
             ("certified", _certified(pair, pair.frontier, free, settings)),
+            ("rate", rate_sentence(results, settings, pair.attribute)),
             ("floor", _floor(pair, pair.frontier)),
             ("caveat", _caveat(results, pair)),
         ]
@@ -199,6 +201,8 @@ def _certified(pair: Pair, frontier: Frontier, free: Point | None, settings: lis
         if limit is not None and not contradictions(setting, pair.attribute)
     ]
     if not proved:
+        if certified_rates(settings, pair.attribute):
+            return f"No bound on the balanced accuracy of reading {pair.attribute} is proved."
         broken = any(contradictions(setting, pair.attribute) for setting in settings)
         why = "every certificate is contradicted" if broken else "no setting has a certificate"
         return f"Nothing here is proved about {pair.attribute}: {why}."

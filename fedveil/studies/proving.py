@@ -11,6 +11,7 @@ from fedveil.randomness import child_seed
 from fedveil.studies.study import Study
 
 if TYPE_CHECKING:
+    from fedveil.certificates import Certificate
     from fedveil.data import AttributeData
     from fedveil.federation.run import Run
 
@@ -19,7 +20,8 @@ def certificates_of(study: Study, run: Run) -> dict[str, Any]:
     """Return what holds against every attacker; only for what the observer of this study sees.
 
     What the shield's noise proves is about representations. What it proves by people whom it was not prepared on, the
-    test people, is about everything that is computed from what it shows of a person: outputs, too.
+    test people, is about everything that is computed from what it shows of a person: outputs, too. So is what the
+    length of a code proves.
     """
     from fedveil.data import Split
 
@@ -32,8 +34,19 @@ def certificates_of(study: Study, run: Run) -> dict[str, Any]:
         if view in ("representations", "outputs"):
             seed = child_seed(run.federation.seed, "certificates", name)
             certificates += run.shield.certificates_on(data, data.rows(Split.TEST), name, seed)
+            certificates += _by_rate(run, name, seed)
         found[name] = [certificate.as_dict() for certificate in certificates]
     return found
+
+
+def _by_rate(run: Run, attribute: str, seed: int) -> tuple[Certificate, ...]:
+    from fedveil.games.attri_fed import AttriFed
+
+    if not isinstance(run.game, AttriFed):
+        return ()
+    from fedveil.rate.certifying import rate_certificates
+
+    return rate_certificates(run, attribute, seed)
 
 
 def spent_on_updates(run: Run) -> list[dict[str, Any]]:
