@@ -92,19 +92,18 @@ def audit_attribute_dp(
     if not 0.0 <= delta < 1.0:
         raise InputError(f"audit: delta must lie in [0, 1), got {delta}")
 
-    def proved(event: BoolArray, labels: npt.NDArray[Any], value: object, other: object) -> float:
-        inside, outside = event[labels == value], event[labels == other]
-        likely = proportion_bounds(int(inside.sum()), len(inside), alpha)[0]
-        unlikely = proportion_bounds(int(outside.sum()), len(outside), alpha)[1]
-        return _log_ratio(likely - delta, unlikely)
+    def rates(event: BoolArray, labels: npt.NDArray[Any], values: npt.NDArray[Any]) -> list[tuple[float, float]]:
+        inside = [event[labels == value] for value in values]
+        return [proportion_bounds(int(one.sum()), len(one), alpha) for one in inside]
 
     choosing, counting = _parts(outputs, attribute, generator, counted_on)
     values = np.unique(choosing[1])
-    pairs = [(u, other) for u in values for other in values if u != other]
+    pairs = [(u, other) for u in range(len(values)) for other in range(len(values)) if u != other]
     best = max(
         (
-            (proved(event, choosing[1], u, other), rule, u, other)
+            (_log_ratio(likely[u][0] - delta, likely[other][1]), rule, u, other)
             for event, rule in _events(choosing[0])
+            for likely in [rates(event, choosing[1], values)]
             for u, other in pairs
         ),
         key=lambda candidate: candidate[0],
@@ -112,8 +111,10 @@ def audit_attribute_dp(
     )
     if best is None:
         raise InputError("audit: needs records of at least two values of the attribute in either half; add records")
-    _, rule, u, other = best
-    epsilon = max(0.0, proved(rule.holds(counting[0]), counting[1], u, other))
+    _, rule, *pair = best
+    u, other = (values[place] for place in pair)
+    (likely, _), (_, unlikely) = rates(rule.holds(counting[0]), counting[1], values[pair])
+    epsilon = max(0.0, _log_ratio(likely - delta, unlikely))
     return EpsilonLowerBound(
         "attribute DP", epsilon, confidence, f"{rule} for u = {u} against u = {other}", len(counting[1]), delta
     )

@@ -103,3 +103,17 @@ def test_nonsense_is_refused() -> None:
         audit_information_privacy([0.0, math.nan, 0.0, 1.0], [0, 1, 0, 1], rng)
     with pytest.raises(InputError, match="delta"):
         audit_attribute_dp([0, 1, 0, 1], [0, 1, 0, 1], rng, delta=1.0)
+
+
+def test_an_event_may_be_chosen_on_some_records_and_counted_on_others() -> None:
+    rng = np.random.default_rng(7)
+    y, u = draw(4000, rng)
+    leaky = audit_attribute_dp(y[:2000], u[:2000], rng, counted_on=(y[2000:], u[2000:]))
+    assert 0.5 < leaky.epsilon <= attribute_dp_epsilon(CHANNEL)
+    assert leaky.records == 2000
+    # What looks telling on the first records and is nothing on the others proves nothing.
+    noise = rng.integers(0, 3, 2000)
+    for audit in (audit_attribute_dp, audit_information_privacy):
+        assert audit(y[:2000], u[:2000], rng, counted_on=(noise, u[2000:])).epsilon == 0.0
+        with pytest.raises(InputError, match="same form"):
+            audit(y, u, rng, counted_on=(noise.astype(float), u[2000:]))
