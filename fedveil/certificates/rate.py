@@ -8,8 +8,10 @@ No attacker is involved. For quantised ŷ, a task label v and *any* coder and he
 because E[bits] ≥ H(Ŷ) for every code that can be decoded (H(Ŷ|D) where the code may depend on D) and
 CE ≥ H(V | what the helper reads). The second is needed wherever the server knows who sent ŷ and encoders differ:
 with V = D and Ŷ = D⊕U the first is 0 bits, and truly so for a stranger, while the server reads U exactly.
-Equivalently H(U|Ŷ) ≥ H(U,V) − E[bits] − CE, and H(U|Ŷ,D) ≥ H(U,V|D) − E[bits] − CE; Fano's inequality then
-bounds every attacker's accuracy. The argument is our own, from the chain rule.
+Where people are dealt to senders at random, D is independent of (U, V), and the second loses what is hardest to
+measure with many senders: I(U;D) = 0 and H(V|U,D) = H(V|U), whatever the encoders do with D (`dealt_at_random`, an
+assumption that the certificate then names). Equivalently H(U|Ŷ) ≥ H(U,V) − E[bits] − CE, and H(U|Ŷ,D) ≥ H(U,V|D) −
+E[bits] − CE; Fano's inequality then bounds every attacker's accuracy. The argument is our own, from the chain rule.
 
 Averages are of bounded variables, in truth and not by trimming:
 * bits ≤ cap because the coder has an escape code (`with_escape`); bits above the cap are refused, since cutting
@@ -73,6 +75,7 @@ class HeldOutRate:
         attribute_values: K_u.
         sender: d, one code per record; needed where the observer knows the sender.
         uses_sender: whether the coder or the helper depends on the sender (one per device, or d as an input).
+        dealt_at_random: people come to senders at random, so that D is independent of (U, V): by design, or assumed.
         helper_floor: η, the share of the uniform law mixed into the helper.
     """
 
@@ -84,6 +87,7 @@ class HeldOutRate:
     attribute_values: int
     sender: IntArray | None = None
     uses_sender: bool = False
+    dealt_at_random: bool = False
     helper_floor: float = 1e-3
 
     def __post_init__(self) -> None:
@@ -127,7 +131,7 @@ def certify_information(held_out: HeldOutRate, *, observer: Observer, confidence
     """Certify, at the confidence, an upper bound on I(U;Ŷ) (sender unknown) or I(U;Ŷ,D) (sender known)."""
     _check_observer(held_out, observer)
     task_values = held_out.helper_log_probabilities.shape[1]
-    if observer == "sender unknown":
+    if _sender_tells_nothing(held_out, observer):
         share = (1.0 - confidence) / 2.0
         entropy = bounds.conditional_entropy_lower_bound(held_out.task, held_out.attribute, task_values, share)
         information = _mean_cost(held_out, share) - entropy
@@ -188,17 +192,22 @@ def _mean_cost(held_out: HeldOutRate, alpha: float) -> float:
 
 
 def _joint_entropy(held_out: HeldOutRate, observer: Observer, alpha: float) -> float:
-    """Return a lower bound on H(U,V), or on H(U,V|D) where the observer knows D."""
+    """Return a lower bound on H(U,V), or on H(U,V|D) where the observer knows D and D may tell."""
     task_values = held_out.helper_log_probabilities.shape[1]
     pairs = held_out.attribute * task_values + held_out.task
-    given = held_out.sender if observer == "sender known" else None
+    given = None if _sender_tells_nothing(held_out, observer) else held_out.sender
     return bounds.conditional_entropy_lower_bound(pairs, given, held_out.attribute_values * task_values, alpha)
+
+
+def _sender_tells_nothing(held_out: HeldOutRate, observer: Observer) -> bool:
+    """Whether the sender, alone, says nothing about (U, V) to this observer."""
+    return observer == "sender unknown" or held_out.dealt_at_random
 
 
 def _check_observer(held_out: HeldOutRate, observer: Observer) -> None:
     if observer not in ("sender unknown", "sender known"):
         raise InputError(f"rate: observer must be 'sender unknown' or 'sender known', got {observer!r}")
-    if observer == "sender known" and held_out.sender is None:
+    if observer == "sender known" and held_out.sender is None and not held_out.dealt_at_random:
         raise InputError("rate: an observer who knows the sender needs `sender`, one code per record")
     if observer == "sender unknown" and held_out.uses_sender:
         raise InputError(
@@ -208,8 +217,10 @@ def _check_observer(held_out: HeldOutRate, observer: Observer) -> None:
 
 
 def _assumptions(held_out: HeldOutRate, observer: Observer) -> dict[str, object]:
+    dealt = {"people dealt to senders at random": True} if held_out.dealt_at_random else {}
     return {
         "observer": observer,
+        **(dealt if observer == "sender known" else {}),
         "held-out records": len(held_out),
         "records drawn independently": True,
         "coder and helper fixed before the held-out records were seen": True,

@@ -46,6 +46,7 @@ class AttriFed(Game):
         encoders: "own" (one per device, as in the paper), "shared-start" (stage 1 is federated), "shared" (one for
             all).
         networks: "paper" (1024-1024) or "light" (256-128).
+        prior: q in training, "factorised" (as in the paper) or "joint", for few numbers of few levels.
         rate_per_input: divide the bits by the number of inputs, as the authors did; never with "bound".
         start, growth, steps: the extra terms' weights are start·growth^k, at most 1, over so many steps.
         initial_rounds, private_rounds, federated_rounds: of the three stages.
@@ -60,6 +61,7 @@ class AttriFed(Game):
     reach: int = 15
     encoders: Literal["own", "shared-start", "shared"] = "own"
     networks: Literal["paper", "light"] = "light"
+    prior: Literal["factorised", "joint"] = "factorised"
     rate_per_input: bool = True
     start: float = 1e-3
     growth: float = 1.5
@@ -78,6 +80,7 @@ class AttriFed(Game):
             ("variant", ("none", "eco", "eeo", "bound")),
             ("encoders", ("own", "shared-start", "shared")),
             ("networks", ("paper", "light")),
+            ("prior", ("factorised", "joint")),
         ):
             if getattr(self, setting) not in known:
                 choices = ", ".join(known)
@@ -114,7 +117,9 @@ class AttriFed(Game):
                 raise InputError(f"attri-fed: no attribute {name!r}: {nearest(name, shape.attributes)}")
         classes = task_classes(shape)
         values = {name: shape.attributes[name] for name in self.names}
-        made = networks.attri_fed_networks(self.networks, shape.features, self.width)
+        made = networks.attri_fed_networks(
+            self.networks, shape.features, self.width, self.reach if self.prior == "joint" else None
+        )
         seated = {"encoder": made.encoder, "head": made.head(classes), "rate": made.rate}
         seated["helper"] = made.helper(sum(values.values()), classes)
         seated |= {_privatiser(name): made.privatiser(many) for name, many in values.items()}

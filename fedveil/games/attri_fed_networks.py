@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from fedveil.models import drawn_by_torch
-from fedveil.rate.prior import FactorisedPrior
+from fedveil.rate.prior import FactorisedPrior, JointPrior
 
 Build = Callable[[torch.Generator], nn.Module]
 
@@ -31,8 +31,10 @@ class AttriFedNetworks:
     helper: Callable[[int, int], Build]
 
 
-def attri_fed_networks(name: Literal["paper", "light"], features: Sequence[int], width: int) -> AttriFedNetworks:
-    """Return the builders for x of a shape and ŷ of a width.
+def attri_fed_networks(
+    name: Literal["paper", "light"], features: Sequence[int], width: int, joint_reach: int | None = None
+) -> AttriFedNetworks:
+    """Return the builders for x of a shape and ŷ of a width; with `joint_reach` the prior is joint, over that reach.
 
     >>> made = attri_fed_networks("paper", (3, 28, 28), 50)
     >>> [tuple(p.shape) for p in made.encoder(torch.Generator()).parameters() if p.dim() > 1]
@@ -41,7 +43,7 @@ def attri_fed_networks(name: Literal["paper", "light"], features: Sequence[int],
     inner, reading = (1024, 1024) if name == "paper" else (256, 128), READING[name]
     return AttriFedNetworks(
         encoder=_normed([prod(features), *inner, width], flatten=len(features) > 1),
-        rate=lambda generator: FactorisedPrior(width),
+        rate=lambda generator: FactorisedPrior(width) if joint_reach is None else JointPrior(width, joint_reach),
         head=lambda classes: _normed([width, 32, classes]),
         privatiser=lambda values: _normed([width, *reading, values]),
         helper=lambda told, classes: _normed([width + told, *reading, classes]),

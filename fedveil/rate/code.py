@@ -1,4 +1,4 @@
-"""A code for rounded representations: frequency tables, joint ones where they pay, and an escape for what lies outside."""
+"""A code for rounded representations: frequency tables, joint where that pays, and an escape for the rest."""
 
 from __future__ import annotations
 

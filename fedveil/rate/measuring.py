@@ -1,7 +1,7 @@
 """What a run's compressed representations cost, tell, and can tell at most.
 
 Symbols: ŷ the rounded representation, u the private attribute, v the task, d the sender. The code and the helper are
-fitted on training people, fixed, and then judged on test people: the certificate's terms.
+fitted on training and validation people, fixed, and then judged on test people: the certificate's terms.
 """
 
 from __future__ import annotations
@@ -22,15 +22,12 @@ from fedveil.federation.release import release, senders
 from fedveil.federation.run import Run
 from fedveil.federation.view import FloatArray, Pool, View
 from fedveil.figures import Estimate
-from fedveil.learning import Recipe, fit_network, log_posterior
 from fedveil.rate.code import RateCode
+from fedveil.rate.helper import fit_helper
 from fedveil.rate.message import HEADER_BYTES, pack, unpack, verbatim_bytes
-from fedveil.standardise import Standardiser
 
 _BATCH = 100
 """Records of one message."""
-
-_HELPER = Recipe(hidden=(64,), most_epochs=30)
 
 OBSERVERS: tuple[Observer, ...] = ("sender unknown", "sender known")
 
@@ -50,6 +47,7 @@ class Sent:
         bytes: payload bytes per record, really coded and decoded again.
         header: header bytes per message.
         escaped: records with a number outside of the code's tables.
+        joint: whether numbers are coded together.
         ratio_float32, ratio_float16, ratio_input: payload over the same numbers as plain floats, and over x in bytes.
     """
 
@@ -57,6 +55,7 @@ class Sent:
     bytes: float
     header: int
     escaped: int
+    joint: bool
     ratio_float32: float
     ratio_float16: float
     ratio_input: float
@@ -146,9 +145,7 @@ def measure(
     if released.reach is None:
         plain = verbatim(released.values[Split.TEST].shape[1], data.x[0].size)
         return Measured(released.accuracy, stranger, server, plain, {})
-    code = RateCode.fit(released.values[Split.TRAIN], low=-released.reach, high=released.reach)
-    if not code.within(released.values[Split.TEST]).all():
-        raise InputError("rate: test records leave the code's tables; clamp representations to reach")
+    code = fitted_code(released)
     return Measured(
         released.accuracy,
         stranger,
@@ -161,6 +158,17 @@ def measure(
     )
 
 
+def fitted_code(released: Released) -> RateCode:
+    """Return the code of what is sent, chosen on training and validation people, that all test records fit."""
+    assert released.reach is not None
+    code = RateCode.choose(
+        *(released.values[split] for split in (Split.TRAIN, Split.VALIDATION)), low=-released.reach, high=released.reach
+    )
+    if not code.within(released.values[Split.TEST]).all():
+        raise InputError("rate: test records leave the code's tables; clamp representations to reach")
+    return code
+
+
 def server_panel(attackers: str, networks: str) -> tuple[str, ...]:
     """Return a panel's attackers, the paper's weak one and one at least as large as the privatiser among them."""
     return tuple(dict.fromkeys([*panel(attackers).attackers, WEAK, _LARGER[networks]]))
@@ -169,7 +177,10 @@ def server_panel(attackers: str, networks: str) -> tuple[str, ...]:
 def held_out(
     released: Released, data: AttributeData, attribute: str, code: RateCode, observer: Observer, seed: int = 0
 ) -> HeldOutRate:
-    """Return the certificate's terms on test people, by a helper fitted on training people."""
+    """Return the certificate's terms on test people, by a helper fitted on training and validation people.
+
+    Records are dealt to senders at random (`fedveil.federation.release`): the sender says nothing about u and v.
+    """
     assert data.y is not None
     secret, y = data.attribute(attribute), data.y
     uses = released.several and observer == "sender known"
@@ -178,27 +189,25 @@ def held_out(
         parts = [released.values[split], _unit(secret.codes[data.rows(split)], len(secret.values))]
         return np.hstack([*parts, _senders(released, split)] if uses else parts)
 
-    scale = Standardiser.fit(seen(Split.TRAIN))
-    train, validation = (
-        (scale.apply(seen(split)), y.codes[data.rows(split)]) for split in (Split.TRAIN, Split.VALIDATION)
-    )
-    helper = fit_network(train, validation, len(y.values), _HELPER, even=False, seed=seed)
+    train, validation = ((seen(split), y.codes[data.rows(split)]) for split in (Split.TRAIN, Split.VALIDATION))
+    helper = fit_helper(train, validation, len(y.values), seed)
     test = data.rows(Split.TEST)
     return HeldOutRate(
         bits=code.bits(released.values[Split.TEST]),
         bits_cap=code.cap,
-        helper_log_probabilities=log_posterior(helper, scale.apply(seen(Split.TEST))),
+        helper_log_probabilities=helper(seen(Split.TEST)),
         task=y.codes[test],
         attribute=secret.codes[test],
         attribute_values=len(secret.values),
         sender=released.senders[Split.TEST],
         uses_sender=uses,
+        dealt_at_random=True,
     )
 
 
 def verbatim(width: int, inputs: int) -> Sent:
     """Return what numbers take that are sent as float32."""
-    return Sent(32.0 * width, 4.0 * width, 0, 0, 1.0, 2.0, 4.0 * width / inputs)
+    return Sent(32.0 * width, 4.0 * width, 0, 0, False, 1.0, 2.0, 4.0 * width / inputs)
 
 
 def sent(values: FloatArray, code: RateCode, inputs: int) -> Sent:
@@ -214,6 +223,7 @@ def sent(values: FloatArray, code: RateCode, inputs: int) -> Sent:
         bytes=payload / len(whole),
         header=HEADER_BYTES,
         escaped=sum(message.escaped for message in messages),
+        joint=code.joint,
         ratio_float32=payload / verbatim_bytes(len(whole), code.width),
         ratio_float16=payload / verbatim_bytes(len(whole), code.width, bits=16),
         ratio_input=payload / (len(whole) * inputs),

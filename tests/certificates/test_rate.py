@@ -271,3 +271,33 @@ def test_records_that_cannot_be_certified_are_refused(change: dict[str, Any], me
         certify_information(held, observer="anyone")  # type: ignore[arg-type]
     with pytest.raises(InputError, match=message):
         HeldOutRate(**{**fields, **change})
+
+
+def test_people_dealt_at_random_need_no_entropy_per_sender_whatever_the_encoders() -> None:
+    rng = np.random.default_rng(8)
+    for _ in range(300):
+        drawn = draw_law(rng)
+        labelled = drawn.sum(axis=3)
+        dealt = labelled.sum(axis=(1, 2))[:, None, None] * labelled.sum(axis=0)  # D independent of (U, V)
+        law = dealt[..., None] * conditional(drawn)
+        by_sender = cross_entropy(law.sum(axis=(1, 2)), noisy(rng, conditional(law.sum(axis=(1, 2)))))
+        helped = cross_entropy(law.transpose(0, 1, 3, 2), noisy(rng, conditional(law.transpose(0, 1, 3, 2))))
+        bound = rate_information_bound(by_sender, helped, conditional_entropy(dealt.sum(axis=0).T))
+        assert bound >= truths(law)[1] - 1e-9
+
+
+def test_with_people_dealt_at_random_the_server_gets_the_strangers_form_and_the_assumption_is_named() -> None:
+    held = sample(noisy_law(), 5000, np.random.default_rng(7), by_sender=False)
+    dealt = dataclasses.replace(held, dealt_at_random=True)
+    known = certify_information(dealt, observer="sender known")
+    assert known.bound == certify_information(held, observer="sender unknown").bound
+    assert known.bound < certify_information(held, observer="sender known").bound
+    assert known.assumptions["people dealt to senders at random"] is True
+    assert "people dealt to senders at random" not in certify_information(held, observer="sender known").assumptions
+    equivocation = known_equivocation(dealt, observer="sender known").bits
+    assert equivocation == known_equivocation(held, observer="sender unknown").bits
+    # Where it does not hold the figure is worthless: the exclusive or, read exactly, is called private.
+    wrong = dataclasses.replace(
+        sample(xor_law(), 20_000, np.random.default_rng(4), by_sender=False), dealt_at_random=True
+    )
+    assert certify_information(wrong, observer="sender known").bound < 0.15
