@@ -101,12 +101,14 @@ class Released:
         senders: device numbers.
         accuracy: of the task, by the head that goes with them.
         reach: values lie in [−reach, reach] and are coded; None: they are sent as floats.
+        dealt_at_random: who sends a record was drawn at random, so that the sender says nothing about u and v.
     """
 
     values: dict[Split, FloatArray]
     senders: dict[Split, IntArray]
     accuracy: Estimate
     reach: int | None
+    dealt_at_random: bool = False
 
     @classmethod
     def of_run(cls, run: Run, reach: int | None, *, draws: int = 1000, seed: int = 0) -> Released:
@@ -116,6 +118,7 @@ class Released:
             {split: senders(run, split) for split in Split},
             run.score_outputs(seed=seed, draws=draws).accuracy,
             reach,
+            dealt_at_random=True,
         )
 
     @property
@@ -179,7 +182,7 @@ def held_out(
 ) -> HeldOutRate:
     """Return the certificate's terms on test people, by a helper fitted on training and validation people.
 
-    Records are dealt to senders at random (`fedveil.federation.release`): the sender says nothing about u and v.
+    A run deals records to senders at random (`fedveil.federation.release`): there the sender says nothing of u and v.
     """
     assert data.y is not None
     secret, y = data.attribute(attribute), data.y
@@ -201,7 +204,7 @@ def held_out(
         attribute_values=len(secret.values),
         sender=released.senders[Split.TEST],
         uses_sender=uses,
-        dealt_at_random=True,
+        dealt_at_random=released.dealt_at_random,
     )
 
 

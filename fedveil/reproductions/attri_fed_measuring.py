@@ -64,7 +64,7 @@ def train_method(made: Any, method: Method, data: AttributeData, attribute: str,
     if isinstance(made, DPTraining):
         owned = [federation.partition.device(place) for place in range(many)]
         values, owners, logits = released_by(made, data, owned, seed)
-        released = Released(values, owners, accuracy_of(logits, data), made.reach)
+        released = Released(values, owners, accuracy_of(logits, data), made.reach, dealt_at_random=True)
         return Trained(released, made.networks, None, shield, spent=made.spent(len(owned[0])))
     run = federation.play(made, rounds=_ROUNDS)
     outputs = None
