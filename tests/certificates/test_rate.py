@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 
 from fedveil.certificates import (
     HeldOutRate,
@@ -96,6 +99,55 @@ def test_both_forms_hold_on_thousands_of_laws_and_the_first_is_not_enough_for_a_
         informative += server < entropy(law.sum(axis=(0, 2, 3))) - 1e-3
     assert misused > 30
     assert informative > 300
+
+
+@st.composite
+def laws(draw: st.DrawFn) -> np.ndarray:
+    """Any law p(d, u, v, y) of up to three values each: y may follow from d, u and v in whatever way."""
+    shape = draw(array_shapes(min_dims=4, max_dims=4, min_side=1, max_side=3))
+    counts = draw(arrays(np.int64, shape, elements=st.integers(0, 6)).filter(lambda table: table.sum() > 0))
+    return np.asarray(counts / counts.sum())
+
+
+@settings(max_examples=200)
+@given(laws(), st.integers(0, 2**32 - 1))
+def test_no_attacker_on_any_law_reads_more_than_the_form_for_its_observer(law: np.ndarray, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    stranger, server = both_forms(law, rng)
+    to_stranger, to_server = truths(law)
+    assert to_stranger <= stranger + 1e-9
+    assert to_server <= server + 1e-9
+    duy = law.sum(axis=2)
+    prior = entropy(duy.sum(axis=(0, 2)))
+    # An attacker is any q(u | what it sees): the best one, and one that is off.
+    for seen, limit in ((duy.sum(axis=0).T, stranger), (duy.transpose(0, 2, 1).reshape(-1, duy.shape[1]), server)):
+        for attacker in (conditional(seen), noisy(rng, conditional(seen))):
+            assert prior - cross_entropy(seen, attacker) <= limit + 1e-9
+
+
+@settings(max_examples=100)
+@given(laws(), st.integers(0, 2**32 - 1))
+def test_what_is_computed_from_the_code_tells_no_more(law: np.ndarray, seed: int) -> None:
+    kernel = np.random.default_rng(seed).dirichlet(np.ones(2), size=law.shape[3])
+    for after, before in zip(truths(law @ kernel), truths(law), strict=True):
+        assert after <= before + 1e-9
+
+
+@settings(max_examples=100)
+@given(laws(), st.integers(0, 2**32 - 1))
+def test_where_people_are_dealt_at_random_the_sender_costs_nothing(law: np.ndarray, seed: int) -> None:
+    # D independent of (U, V), encoders of their own: I(U;D) = 0, H(V|U,D) = H(V|U).
+    uv, senders = law.sum(axis=(0, 3)), law.shape[0]
+    encoder = conditional(law)
+    dealt = uv[None, :, :, None] * encoder / senders
+    assert mutual_information(dealt.sum(axis=(2, 3))) == pytest.approx(0.0, abs=1e-9)
+    duv, dy = dealt.sum(axis=3), dealt.sum(axis=(1, 2))
+    bound = rate_information_bound(
+        cross_entropy(dy, conditional(dy)),
+        cross_entropy(dealt.transpose(0, 1, 3, 2), conditional(dealt.transpose(0, 1, 3, 2))),
+        conditional_entropy(duv.sum(axis=0).T),
+    )
+    assert truths(dealt)[1] <= bound + 1e-9
 
 
 def test_the_exclusive_or_of_sender_and_attribute() -> None:

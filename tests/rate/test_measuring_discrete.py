@@ -1,0 +1,90 @@
+"""What is measured of hand-made codes whose information is known exactly, senders' own encoders among them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedveil.attacks.mlp import LargeMLP, WideMLP
+from fedveil.certificates import certify_information
+from fedveil.data import Attribute, AttributeData, Split
+from fedveil.figures import Estimate
+from fedveil.games.attri_fed_networks import READING
+from fedveil.rate.measuring import WEAK, Measured, Released, fitted_code, held_out, measure, server_panel
+
+
+def made(n: int = 6000, *, sender_is_task: bool, seed: int = 0) -> tuple[Released, AttributeData]:
+    """Ŷ = D⊕U, a fair coin U; V = D, or V a coin of its own and D dealt at random, V sent beside."""
+    rng = np.random.default_rng(seed)
+    u, v, d = rng.integers(0, 2, (3, n))
+    d = v if sender_is_task else d
+    sent = np.stack([d ^ u] if sender_is_task else [d ^ u, v], axis=1).astype(float)
+    split = np.repeat([0, 1, 2], [n // 3, n // 3, n - 2 * (n // 3)]).astype(np.int8)
+    data = AttributeData(
+        rng.normal(size=(n, 2)).astype(np.float32),
+        {"u": Attribute("u", u, ("a", "b"))},
+        split,
+        y=Attribute("v", v, ("0", "1")),
+    )
+    rows = {one: data.rows(one) for one in Split}
+    released = Released(
+        {one: sent[rows[one]] for one in Split},
+        {one: d[rows[one]] for one in Split},
+        Estimate(1.0, 1.0, 1.0),
+        reach=1,
+        dealt_at_random=not sender_is_task,
+    )
+    return released, data
+
+
+def judged(released: Released, data: AttributeData) -> Measured:
+    return measure(released, data, "u", attackers=("mlp-small",), draws=200)
+
+
+def test_who_knows_the_sender_reads_all_and_is_not_bounded_by_the_strangers_certificate() -> None:
+    found = judged(*made(sender_is_task=True))
+    stranger, server = found.certificates["sender unknown"], found.certificates["sender known"]
+    assert found.stranger.worst.balanced_accuracy.estimate < 0.55
+    assert found.server.worst.balanced_accuracy.estimate > 0.99
+    # I(U;Ŷ) = 0 and I(U;Ŷ,D) = 1: the form for a stranger, given to this server, would be broken by what it reads.
+    assert stranger.bound < 0.3 < found.server.mutual_information_bits.low
+    assert server.bound == 1.0
+    assert found.stranger.mutual_information_bits.high <= stranger.bound
+
+
+def test_taking_senders_for_random_where_they_are_not_is_what_breaks_it_and_is_named() -> None:
+    released, data = made(2400, sender_is_task=True)
+    right, wrong = (
+        certify_information(
+            held_out(one, data, "u", fitted_code(one), "sender known"),
+            observer="sender known",
+        )
+        for one in (released, replace(released, dealt_at_random=True))
+    )
+    assert right.bound == 1.0
+    assert wrong.bound < 0.5  # wrong: one bit is read
+    assert wrong.assumptions["people dealt to senders at random"] is True
+    assert "people dealt to senders at random" not in right.assumptions
+
+
+def test_with_people_dealt_at_random_every_bound_lies_above_what_is_read() -> None:
+    found = judged(*made(sender_is_task=False))
+    assert found.server.worst.balanced_accuracy.estimate > 0.99  # I(U;Ŷ,D) = 1
+    assert found.certificates["sender known"].bound == 1.0
+    assert found.certificates["sender unknown"].bound >= found.stranger.mutual_information_bits.low
+
+
+@pytest.mark.parametrize("networks", ["light", "paper"])
+def test_some_attacker_is_no_smaller_than_the_privatiser(networks: str) -> None:
+    names = server_panel("quick", networks)
+    assert WEAK in names
+    sizes = {one.name: one.recipe.hidden for one in (LargeMLP, WideMLP)}
+    assert any(
+        len(sizes[name]) >= len(READING[networks])
+        and all(own >= its for own, its in zip(sizes[name], READING[networks], strict=True))
+        for name in names
+        if name in sizes
+    )
+    assert server_panel("mlp-small,mlp-large,mlp-wide", networks) == ("mlp-small", "mlp-large", "mlp-wide")
