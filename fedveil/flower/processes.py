@@ -1,0 +1,95 @@
+"""Processes that are started and, with all that they start, stopped by their ids."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+Known = dict[int, str]
+"""Processes by id, each with the time of its start: an id alone may be another process's by now."""
+
+_GRACE = 5.0
+"""Seconds that a process has to end by itself once asked to."""
+
+
+def start(command: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own, its output in a file; Ctrl-C reaches it only through `stop`."""
+    with log.open("wb") as output:
+        return subprocess.Popen(  # noqa: S603 (our own command line, no shell)
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(environment),
+            cwd=folder,
+            start_new_session=True,
+        )
+
+
+def stop(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Ask the processes to end, then kill what is left of them and of what they started."""
+    roots = list(processes)
+    started = _descendants(roots)
+    for root in roots:
+        if root.poll() is None:
+            root.terminate()
+    end = time.monotonic() + _GRACE
+    for root in roots:
+        with suppress(subprocess.TimeoutExpired):
+            root.wait(max(0.0, end - time.monotonic()))
+    _kill(roots, started | _descendants(roots))
+
+
+def kill(root: subprocess.Popen[bytes]) -> None:
+    """Kill a process and all that it started at once, as a machine that loses its power."""
+    _kill([root], _descendants([root]))
+
+
+def _kill(roots: Sequence[subprocess.Popen[bytes]], started: Known) -> None:
+    for root in roots:
+        if root.poll() is None:
+            root.kill()
+        root.wait()
+    left = _alive(started)
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    # A signal returns before the process has ended; who deletes its folder next must not meet it.
+    end = time.monotonic() + _GRACE
+    while (left := _alive(left)) and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def _alive(started: Known) -> Known:
+    running = {pid: since for pid, (_, since) in _snapshot().items()}
+    return {pid: since for pid, since in started.items() if running.get(pid) == since}
+
+
+def _descendants(roots: Sequence[subprocess.Popen[bytes]]) -> Known:
+    """Find what the processes have started, and what that has started: Flower's helpers have sessions of their own."""
+    processes = _snapshot()
+    found: Known = {}
+    parents = {root.pid for root in roots if root.poll() is None}
+    while parents:
+        children = {pid: since for pid, (parent, since) in processes.items() if parent in parents and pid not in found}
+        found |= children
+        parents = set(children)
+    return found
+
+
+def _snapshot() -> dict[int, tuple[int, str]]:
+    """Return every process with its parent and the time of its start."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,state=,lstart="],  # noqa: S607 (where ps lies differs between systems)
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [line.split(None, 3) for line in listed.stdout.splitlines()]
+    # One that has ended but that its parent has not asked about yet (Z) is none any more.
+    return {int(pid): (int(parent), since) for pid, parent, state, since in lines if not state.startswith("Z")}
