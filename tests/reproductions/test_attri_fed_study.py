@@ -1,5 +1,6 @@
 """The experiment attri-fed: methods with and without a code, the oracle and DP-SGD, end to end on few digits."""
 
+import io
 import json
 
 import pytest
@@ -48,6 +49,41 @@ def test_it_runs_end_to_end_and_rows_carry_what_is_promised(tmp_path):
     assert set(rows["eeo"]["certificates"]) == {"sender unknown", "sender known"}
     assert rows["dp"]["spent"]["prv"] <= 8.5
     assert (tmp_path / "small.png").is_file()
+    for row in rows.values():
+        assert row["weak"]["network"]["attacker"] == "mlp-small"
+    assert "weak" in rows["eeo"]["weak"]["privatiser"]["attacker"]  # marked as such, and never the headline
+    assert rows["none"]["weak"]["privatiser"] is None
+    assert rows["eeo"]["server"]["attacker"] in ("logistic", "mlp-small", "mlp-large")
+
+
+def test_accounting_runs_end_to_end_and_says_what_it_does_not_prove(tmp_path):
+    methods = [
+        {"name": "none", "game": {"variant": "none"}},
+        {"name": "eeo", "game": {"variant": "eeo", "reach": 1}},
+        {"name": "certified", "game": {"variant": "none"}, "shield": {"kind": "certified", "sigma": 2.0}},
+    ]
+    told = {**SMALL, "kind": "attri-fed-accounting", "methods": methods}
+    preset = Preset("attri-fed/small", "small", [], [], experiment=make_experiment(told, "here"))
+    console = Console(record=True, width=300, file=io.StringIO())
+    run_experiment(preset, "quick", tmp_path, fresh=False, json=False, console=console)
+    found = json.loads((tmp_path / "reproduced.json").read_text())["shows"]
+    rows = {row["method"]: row for row in found["rows"]}
+    stated = {row["accounting"]["corollary1"]["epsilon"] for row in rows.values()}
+    assert len(stated) == 1  # unprotected or not
+    assert all(row["accounting"]["attribute_dp"]["epsilon_at_least"] >= 0 for row in rows.values())
+    assert {one["quantity"] for one in rows["certified"]["guarantees"]} == {
+        "advantage",
+        "balanced accuracy",
+        "accuracy",
+    }
+    proved = next(one["bound"] for one in rows["certified"]["guarantees"] if one["quantity"] == "accuracy")
+    assert rows["certified"]["stranger"]["accuracy"]["low"] <= proved < 0.5
+    assert rows["certified"]["post_processing"] is None
+    assert rows["none"]["guarantees"] == rows["eeo"]["guarantees"] == []
+    assert rows["eeo"]["post_processing"]["difference"]["low"] <= 0.1
+    text = console.export_text()
+    assert "the same number for every method here, no protection included; it guarantees nothing" in text
+    assert "no upper bound on what leaks" in text
 
 
 @pytest.mark.parametrize(
@@ -57,6 +93,9 @@ def test_it_runs_end_to_end_and_rows_carry_what_is_promised(tmp_path):
         ({"participants": [0]}, "at least 1"),
         ({"methods": [{"name": "a", "game": {"variant": "eoe"}}]}, "eoe"),
         ({"methods": [{"name": "a", "game": {"gamma": -1.0}}]}, "gamma must not be negative"),
+        ({"methods": [{"name": "a", "game": {"beta": -1.0}}]}, "beta must not be negative"),
+        ({"methods": [{"name": "a", "game": {"lam": -0.1}}]}, "lam must not be negative"),
+        ({"methods": [{"name": "a", "shield": {"kind": "certified", "sigma": -1.0}}]}, "must be above 0"),
         ({"methods": [{"name": "a", "dp": {"epsilon": 0.0}}]}, "above 0"),
     ],
 )
