@@ -17,6 +17,7 @@ from fedveil.games.game import DataShape, Game, Move, Player, Stage
 from fedveil.games.losses import counting, cross_entropy, mean_over, one_hot
 from fedveil.games.optimisers import Adam, Optimiser
 from fedveil.games.play import Play
+from fedveil.rate.prior import all_cells
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class AttriFed(Game):
             all).
         networks: "paper" (1024-1024) or "light" (256-128).
         prior: q in training, "factorised" (as in the paper) or "joint", for few numbers of few levels.
+        rounding: μ: a record is sent as the whole numbers c with the least ‖ŷ − c‖² + μ·bits(c) by the prior, which
+            stage 3 fits to them (entropy-constrained quantisation; Chou, Lookabaugh and Gray 1989); 0: the nearest.
         rate_per_input: divide the bits by the number of inputs, as the authors did; never with "bound".
         start, growth, steps: the extra terms' weights are start·growth^k, at most 1, over so many steps.
         initial_rounds, private_rounds, federated_rounds: of the three stages.
@@ -62,6 +65,7 @@ class AttriFed(Game):
     encoders: Literal["own", "shared-start", "shared"] = "own"
     networks: Literal["paper", "light"] = "light"
     prior: Literal["factorised", "joint"] = "factorised"
+    rounding: float = 0.0
     rate_per_input: bool = True
     start: float = 1e-3
     growth: float = 1.5
@@ -85,7 +89,8 @@ class AttriFed(Game):
             if getattr(self, setting) not in known:
                 choices = ", ".join(known)
                 raise InputError(f"attri-fed: {setting} {getattr(self, setting)!r} is not known: choose {choices}")
-        for symbol, weight in (("lam", self.lam), ("beta", self.beta), ("gamma", self.gamma)):
+        for symbol in ("lam", "beta", "gamma", "rounding"):
+            weight = getattr(self, symbol)
             if not (weight >= 0 and math.isfinite(weight)):
                 raise InputError(f"attri-fed: {symbol} must not be negative, got {weight}")
         rounds = (self.initial_rounds, self.private_rounds, self.federated_rounds)
@@ -95,6 +100,8 @@ class AttriFed(Game):
             raise InputError("attri-fed: start must lie in (0, 1], growth must be at least 1")
         if not self.names or len(set(self.names)) < len(self.names):
             raise InputError("attri-fed: name at least one attribute, and each once")
+        if self.prior == "joint" or self.rounding > 0:
+            all_cells(self.width, self.reach)  # refuses more cells than can be gone through
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,6 +111,10 @@ class AttriFed(Game):
     @property
     def _enforces(self) -> bool:
         return self.variant == "eeo" and self.gamma > 0
+
+    @property
+    def _by_rate(self) -> bool:
+        return self.compresses and self.rounding > 0
 
     @property
     def compresses(self) -> bool:
@@ -167,10 +178,13 @@ class AttriFed(Game):
                 stages.append(
                     Stage(moves, shared=middle, reads=everything, name=f"privatise {step + 1}", rounds=rounds, **common)
                 )
+        last: tuple[Move, ...] = (Move(("head",), self._serve_rounded, name="head"),)
+        if self._by_rate:
+            last = (Move(("rate",), self._price, name="rate"), *last)
         stages.append(
             Stage(
-                (Move(("head",), self._serve_rounded, name="head"),),
-                shared=frozenset({"head"}),
+                last,
+                shared=frozenset({"head"}) | (middle & {"rate"} if self._by_rate else frozenset()),
                 reads=frozenset({"x", "y"}),
                 name="federate",
                 rounds=third,
@@ -194,6 +208,9 @@ class AttriFed(Game):
 
     def _serve_rounded(self, play: Play) -> Tensor:
         return cross_entropy(play("head", self.represent(play).detach()), play.y)
+
+    def _price(self, play: Play) -> Tensor:
+        return play("rate", self.represent(play).detach()).sum(dim=-1)
 
     def _read(self, play: Play) -> Tensor:
         seen = self._noisy(play).detach()
@@ -228,7 +245,16 @@ class AttriFed(Game):
     def represent(self, play: Play) -> Tensor:
         """ŷ as it is sent: squashed and rounded, where anything is compressed."""
         encoded = play("encoder", play.x)
-        return self._squashed(encoded).round() if self.compresses else encoded
+        if not self.compresses:
+            return encoded
+        squashed = self._squashed(encoded)
+        if not self._by_rate:
+            return squashed.round()
+        cells = all_cells(self.width, self.reach).to(squashed)
+        # Engines that play several devices at once have a dimension for them before the records.
+        bits = play("rate", cells.expand(*squashed.shape[:-2], *cells.shape)).sum(dim=-1)
+        away = (squashed.unsqueeze(-2) - cells).square().sum(dim=-1)
+        return cells[(away + self.rounding * bits.unsqueeze(-2)).argmin(dim=-1)]
 
     def outputs(self, play: Play) -> Tensor:
         """The task's logits, from what is sent."""

@@ -14,7 +14,7 @@ _LEAST = 1e-9
 """No number is thought less likely than this, so that the loss stays finite (30 bits)."""
 
 MOST_CELLS = 4096
-"""Of a joint prior."""
+"""That a joint prior, or rounding by rate, goes through."""
 
 
 class FactorisedPrior(nn.Module):
@@ -47,6 +47,22 @@ class FactorisedPrior(nn.Module):
         return -torch.log2(self.probabilities(values).clamp_min(_LEAST))
 
 
+def all_cells(width: int, reach: int) -> Tensor:
+    """Return every ŷ of d numbers in −reach … reach: (cells, d).
+
+    >>> all_cells(1, 1).T
+    tensor([[-1.,  0.,  1.]])
+    """
+    levels = 2 * reach + 1
+    if levels**width > MOST_CELLS:
+        raise InputError(
+            f"{width} numbers of {levels} levels make more than {MOST_CELLS} cells; send fewer, or leave out a joint "
+            "prior and rounding by rate"
+        )
+    place = torch.arange(levels**width).unsqueeze(-1)
+    return (place // levels ** torch.arange(width) % levels - reach).float()
+
+
 class JointPrior(nn.Module):
     """q(ŷ), one probability for each of the (2·reach + 1)^d cells: numbers that tell about each other cost less.
 
@@ -56,21 +72,15 @@ class JointPrior(nn.Module):
 
     def __init__(self, width: int, reach: int) -> None:
         super().__init__()
-        levels = 2 * reach + 1
-        if levels**width > MOST_CELLS:
-            raise InputError(
-                f"joint prior: {width} numbers of {levels} levels make more than {MOST_CELLS} cells; "
-                "send fewer, or choose the factorised prior"
-            )
         self.width, self.reach = width, reach
-        self.scores = nn.Parameter(torch.zeros(levels**width))
+        self.scores = nn.Parameter(torch.zeros(len(all_cells(width, reach))))
 
     def forward(self, values: Tensor) -> Tensor:
         """Return every record's bits, as one column."""
         # Logits ten times as fast as other weights: they are few, and must follow the encoder.
         bits = -functional.log_softmax(10.0 * self.scores, dim=0) / math.log(2)
-        places = values.clamp(-self.reach, self.reach - 1e-4) + self.reach
-        first = places.detach().floor()
+        places = values.clamp(-self.reach, self.reach) + self.reach
+        first = places.detach().floor().clamp_max(2 * self.reach - 1)
         share = (places - first).unsqueeze(-2)
         dimensions = torch.arange(self.width, device=values.device)
         corners = torch.arange(2**self.width, device=values.device).unsqueeze(-1) // 2**dimensions % 2

@@ -30,8 +30,8 @@ class Method:
         name: what its rows are called.
         game: settings of `games.AttriFed`; or, with "kind", of another game (representations as they are, no code).
         dp: settings of DP-SGD on each participant in place of a game.
-        shield: on representations, with "kind".
-        data: further options of the data: the oracle's.
+        shield: with "kind": on representations, or on the input, as drop-columns is: the oracle's for tables.
+        data: further options of the data: the oracle's for images.
     """
 
     name: str
@@ -172,4 +172,6 @@ def _dealt(source: str, told: tuple[Any, ...], records: int, seed: int) -> Attri
     test = data.rows(Split.TEST)
     kept.append(test if most is None or most >= len(test) else rng.choice(test, most, replace=False))
     taken = data.take(np.sort(np.concatenate(kept)))
-    return replace(taken, x=np.ascontiguousarray(taken.x.reshape(len(taken), -1)), feature_names=(), columns=())
+    if taken.x.ndim == 2:  # a table keeps its columns' names: the oracle leaves some out
+        return taken
+    return replace(taken, x=np.ascontiguousarray(taken.x.reshape(len(taken), -1)))

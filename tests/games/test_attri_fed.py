@@ -107,9 +107,33 @@ def test_every_variant_plays_and_sends_whole_numbers(variant, encoders):
     )
 
 
+def test_rounding_by_rate_sends_the_cheapest_cell_nearby():
+    game = AttriFed(reach=1, rounding=0.5, **SMALL | {"width": 1})
+    bits = torch.tensor([[4.0], [1.0], [2.0]])  # of −1, 0 and 1
+    encoded = torch.atanh(torch.tensor([[-0.99], [-0.6], [0.4], [0.8], [0.99]]))
+    now = Play({"x": torch.zeros(5, 6)}, None, {}, lambda who, x: encoded if who == "encoder" else bits, torch.rand)
+    # ‖ŷ − c‖² + ½·bits: −.6 costs .16 + 2 as −1 and .36 + .5 as 0; .8 costs .64 + .5 as 0 and .04 + 1 as 1.
+    assert game.represent(now).flatten().tolist() == [0.0, 0.0, 0.0, 1.0, 1.0]
+    nearest = replace(game, rounding=0.0)
+    assert nearest.represent(now).flatten().tolist() == [-1.0, -1.0, 0.0, 1.0, 1.0]
+
+
+def test_rounding_by_rate_sends_fewer_cells_and_fits_the_prior_to_them():
+    cells = {}
+    for rounding in (0.0, 3.0):
+        game = AttriFed(variant="bound", prior="joint", rounding=rounding, reach=2, encoders="shared", **SMALL)
+        run = Run(Federation(data(), devices=3, device="cpu"), game).play()
+        cells[rounding] = len(np.unique(release(run, Split.TRAIN), axis=0))
+        last = game.stages(SHAPE)[-1]
+        assert last.shared == ({"head", "rate"} if rounding else {"head"})
+    assert cells[3.0] < cells[0.0]
+
+
+@pytest.mark.parametrize("rounding", [0.0, 0.3])
 @pytest.mark.parametrize("encoders", ["own", "shared"])
-def test_both_engines_play_it_alike(encoders):
-    game = AttriFed(encoders=encoders, **SMALL | dict.fromkeys(ROUNDS, 1))
+def test_both_engines_play_it_alike(encoders, rounding):
+    prior = "joint" if rounding else "factorised"
+    game = AttriFed(encoders=encoders, rounding=rounding, prior=prior, reach=2, **SMALL | dict.fromkeys(ROUNDS, 1))
     runs = [
         Run(Federation(data(120), devices=2, engine=engine, dtype="float64", device="cpu"), game).play()
         for engine in ("plain", "stacked")
@@ -138,6 +162,10 @@ def test_a_device_with_one_value_only_still_plays():
         ({"encoders": "mine"}, "encoders 'mine'"),
         ({"networks": "huge"}, "networks 'huge'"),
         ({"width": 0}, "at least 1"),
+        ({"prior": "other"}, "prior 'other'"),
+        ({"rounding": -1.0}, "rounding must not be negative"),
+        ({"prior": "joint"}, "send fewer"),
+        ({"rounding": 0.5}, "send fewer"),
         ({"private_rounds": 0}, "at least 1"),
         ({"start": 0.0}, "start must lie"),
         ({"attribute": ()}, "at least one attribute"),
