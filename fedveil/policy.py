@@ -113,18 +113,7 @@ class Policy(BaseModel):
             known: the attributes that there are; a policy that hides another is refused.
         """
         path = Path(path)
-        try:
-            if path.stat().st_size > MOST_BYTES:
-                raise InputError(f"{path}: {path.stat().st_size:,} bytes are more than any policy needs; is it one?")
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise InputError(f"{path}: no such file; name a policy, a TOML file with a table [hide]") from None
-        except IsADirectoryError:
-            raise InputError(f"{path}: is a folder; name a policy, a TOML file with a table [hide]") from None
-        except OSError as fault:
-            raise InputError(f"{path}: cannot be read ({fault.strerror})") from fault
-        except UnicodeDecodeError:
-            raise InputError(f"{path}: is not UTF-8 text; a policy is a TOML file with a table [hide]") from None
+        text = read_text(path, "a policy, a TOML file with a table [hide]")
         found = cls.parse(text, str(path))
         if known is not None:
             found.check(known, str(path))
@@ -139,6 +128,22 @@ class Policy(BaseModel):
 
     def __hash__(self) -> int:
         return hash(repr(self))
+
+
+def read_text(path: Path, wanted: str) -> str:
+    """Read a file that a person wrote by hand; `wanted` says what should have been named."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError(f"{path}: {path.stat().st_size:,} bytes are more than any policy needs; is it one?")
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; name {wanted}") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder; name {wanted}") from None
+    except OSError as fault:
+        raise InputError(f"{path}: cannot be read ({fault.strerror})") from fault
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text; name {wanted}") from None
 
 
 def _told(fault: ValidationError) -> str:

@@ -1,0 +1,264 @@
+"""Ledger: what a site has sent, one JSON line each, in a chain of hashes; kept at the site, read before all else.
+
+Each entry holds the hash of the one before it and its own. A second file, the head, says how many there are and what
+the last hash is. So entries that were edited, dropped, reordered or cut off at the end are noticed, and so is one file
+without the other. Whoever may write both files can make up a new chain: a ledger guards against accidents, and against
+everybody who may write only one of them. It cannot notice that the whole disk was set back to an earlier day.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict, Field
+
+from fedveil.errors import InputError
+from fedveil.files import sync, write_atomically
+from fedveil.flower.spending import Cost
+
+START = "0" * 64
+"""What stands before the first entry."""
+
+Sent = Literal["update", "figures"]
+
+
+class LedgerError(InputError):
+    """A ledger that cannot be relied on, or not be written: nothing is sent."""
+
+
+class Totals(BaseModel):
+    """What has been spent up to an entry and with it; epsilon is None where it is infinite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    updates: int = Field(ge=0)
+    figures: int = Field(ge=0)
+    epsilon: float | None
+    delta: float
+
+
+class Entry(BaseModel):
+    """One message that left, or was about to.
+
+    Attributes:
+        number: from 1 on.
+        time: of writing, in UTC.
+        run, message: Flower's numbers of the run and of the message that was answered.
+        kind: an update, or figures alone.
+        shield: what an update went through.
+        costs: what it cost in differential privacy.
+        told: the names of the figures that left.
+        totals: what is spent with this.
+        policy: SHA-256 of the site's policy file at the time.
+        previous, hash: of the entry before, and of this one.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    number: int = Field(ge=1)
+    time: str
+    run: int
+    message: str
+    kind: Sent
+    shield: str
+    costs: list[Cost]
+    told: list[str]
+    totals: Totals
+    policy: str
+    previous: str
+    hash: str = ""
+
+    def sealed(self) -> Entry:
+        """Return the entry with its hash."""
+        return self.model_copy(update={"hash": hashlib.sha256(_canonical(self, seal=False)).hexdigest()})
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A ledger that holds together.
+
+    Attributes:
+        entries: in order.
+        size: how many bytes of the file they take; more than that was never finished, and nothing left for it.
+        ahead: the last entry is not in the head yet: work was cut off between the two; it counts.
+    """
+
+    entries: tuple[Entry, ...]
+    size: int = 0
+    ahead: bool = False
+
+    @property
+    def last(self) -> str:
+        """The last hash."""
+        return self.entries[-1].hash if self.entries else START
+
+    @property
+    def costs(self) -> list[Cost]:
+        """What all updates cost."""
+        return [cost for entry in self.entries if entry.kind == "update" for cost in entry.costs]
+
+    def count(self, kind: Sent) -> int:
+        """Return how many messages of a kind left."""
+        return sum(entry.kind == kind for entry in self.entries)
+
+
+_held: set[tuple[str, int]] = set()
+"""Ledgers that a thread of this process holds: a second mod inside the first would wait for itself."""
+
+
+class Ledger:
+    """A ledger's two files, `FILE` and `FILE.head`, and their lock.
+
+    Attributes:
+        path: the file of entries.
+        wait: for how many seconds another process may hold the ledger before this gives up.
+    """
+
+    def __init__(self, path: str | Path, wait: float = 10.0) -> None:
+        self.path, self.wait = Path(path), wait
+        self.head = self.path.with_name(f"{self.path.name}.head")
+        self._seen: tuple[bytes | None, bytes | None, Reading] | None = None
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Hold the ledger: from before the work for a message until its entry is written."""
+        key = (os.path.realpath(self.path), threading.get_ident())
+        if key in _held:
+            raise LedgerError(f"{self.path}: two mods of this app both claim this ledger; keep one shield_mod")
+        lock = FileLock(self.path.with_name(f".{self.path.name}.lock"), timeout=self.wait)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise LedgerError(
+                f"{self.path}: another process has held this ledger for {self.wait:g} s; give each node its own"
+            ) from None
+        except OSError as fault:
+            raise LedgerError(f"{self.path}: cannot be locked ({fault.strerror}); is its folder writable?") from fault
+        _held.add(key)
+        try:
+            yield
+        finally:
+            _held.discard(key)
+            lock.release()
+
+    def read(self) -> Reading:
+        """Read the ledger and check all of it."""
+        content, head = _content(self.path), _content(self.head)
+        if self._seen is None or self._seen[:2] != (content, head):  # what was checked before need not be again
+            self._seen = (content, head, self._checked(content, head))
+        return self._seen[2]
+
+    def _checked(self, content: bytes | None, head: bytes | None) -> Reading:
+        if head is None:
+            if content is None:
+                return Reading(())
+            raise LedgerError(f"{self.path}: its head, {self.head.name}, is missing; bring both back from a backup")
+        count, last = self._headed(head)
+        if content is None:
+            if count:
+                raise LedgerError(f"{self.path}: is missing, and its head counts {count} entries; bring it back")
+            content = b""
+        lines = content.split(b"\n")[:-1]  # what follows the last line break was never finished
+        entries: list[Entry] = []
+        for line in lines:
+            entries.append(self._entry(line, len(entries) + 1, entries[-1].hash if entries else START))
+        if not count <= len(entries) <= count + 1:
+            raise LedgerError(
+                f"{self.path}: holds {len(entries)} entries where its head counts {count}: one was changed"
+            )
+        if (entries[count - 1].hash if count else START) != last:
+            raise LedgerError(f"{self.path}: entry {count} is not the one that its head knows; one of them was changed")
+        return Reading(tuple(entries), sum(len(line) + 1 for line in lines), len(entries) > count)
+
+    def _headed(self, head: bytes) -> tuple[int, str]:
+        try:
+            found = json.loads(head)
+            count, last = found["count"], found["hash"]
+            if head != _head(count, last) or type(count) is not int or type(last) is not str or count < 0:
+                raise ValueError
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise LedgerError(f"{self.head}: is no head of a ledger, or was changed; bring it back") from None
+        return count, last
+
+    def _entry(self, line: bytes, number: int, previous: str) -> Entry:
+        try:
+            entry = Entry.model_validate_json(line)
+            same = line == _canonical(entry) and entry.sealed().hash == entry.hash
+        except ValueError:  # no JSON, other fields, or a number that is none
+            raise LedgerError(f"{self.path}: line {number} is no entry of a ledger, or was changed") from None
+        if entry.number != number or entry.previous != previous:
+            raise LedgerError(f"{self.path}: line {number} does not follow from the one before: dropped or reordered")
+        if not same:
+            raise LedgerError(f"{self.path}: line {number} was changed: its hash is another")
+        return entry
+
+    def begin(self, known: Reading) -> None:
+        """Make the head of a new ledger, and finish one that work was cut off at; tells early what cannot be written.
+
+        Call it while the ledger is claimed.
+        """
+        if known.ahead or not self.head.exists():
+            self._write_head(known)
+
+    def append(self, known: Reading, **facts: Any) -> Reading:
+        """Write one entry behind those that are known; it is on the disk, and in the head, when this returns.
+
+        Call it while the ledger is claimed. Where it fails nothing may be sent; the entry counts if it got as far as
+        the disk: a crash counts a message too many, never one too few.
+        """
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        entry = Entry(number=len(known.entries) + 1, time=now, previous=known.last, **facts).sealed()
+        line = _canonical(entry) + b"\n"
+        try:
+            new = not self.path.exists()
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                os.ftruncate(handle, known.size)  # an entry that was never finished
+                os.lseek(handle, known.size, os.SEEK_SET)
+                if os.write(handle, line) != len(line):
+                    raise OSError(28, "no space left")
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            if new:
+                sync(self.path.parent)
+        except OSError as fault:
+            raise LedgerError(f"{self.path}: cannot be written ({fault.strerror}); nothing is sent") from fault
+        written = Reading((*known.entries, entry), known.size + len(line))
+        self._write_head(written)
+        return written
+
+    def _write_head(self, reading: Reading) -> None:
+        try:
+            write_atomically(self.head, _head(len(reading.entries), reading.last))
+        except OSError as fault:
+            raise LedgerError(f"{self.head}: cannot be written ({fault.strerror}); nothing is sent") from fault
+
+
+def _canonical(entry: Entry, seal: bool = True) -> bytes:
+    """Return an entry's one spelling: a line that says the same in another way was changed."""
+    plain = entry.model_dump(exclude=None if seal else {"hash"})
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _head(count: int, last: str) -> bytes:
+    return json.dumps({"count": count, "hash": last}, separators=(",", ":")).encode() + b"\n"
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as fault:
+        raise LedgerError(f"{path}: cannot be read ({fault.strerror})") from fault

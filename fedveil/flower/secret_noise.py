@@ -1,0 +1,63 @@
+"""Noise that nobody can take off again: drawn from the operating system's randomness, number by number.
+
+torch seeds its generator with 32 bits, which a server tries out in minutes: it knows some numbers of an update (those
+of dead units are 0), so it sees some of the noise. And the generator is linear: whoever sees enough of what it drew
+computes the rest. On a real site noise must not come from it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import ndtri
+from torch import Tensor
+
+from fedveil.shields.gaussian import DPGaussian
+from fedveil.shields.laplace import DPLaplace
+from fedveil.shields.shield import Shield
+
+Floats = npt.NDArray[np.float64]
+
+_WORDS = 624
+"""32-bit words in the state of a Mersenne twister."""
+
+_HEAD = 24
+"""Bytes before those words in `torch.Generator.get_state()`: seed, how many are left, which comes next."""
+
+
+def secret_generator() -> torch.Generator:
+    """Return a torch generator whose whole state, not 32 bits of it, comes from the operating system."""
+    generator = torch.Generator()
+    state = generator.manual_seed(0).get_state()
+    words = np.frombuffer(os.urandom(4 * _WORDS), dtype=np.uint32).astype(np.uint64)  # torch keeps a word in 8 bytes
+    state[_HEAD : _HEAD + 8 * _WORDS] = torch.from_numpy(words.view(np.uint8))
+    generator.set_state(state)
+    return generator
+
+
+def keep_secret(shield: Shield) -> None:
+    """Let a Gaussian or Laplace shield draw from the operating system, whatever generator it is given."""
+    if isinstance(shield, DPGaussian):
+        _draw_by(shield, lambda own: shield.deviation * ndtri(own))
+    elif isinstance(shield, DPLaplace):
+        _draw_by(shield, lambda own: -shield.scale * np.sign(own - 0.5) * np.log1p(-2 * np.abs(own - 0.5)))
+
+
+def _draw_by(shield: DPGaussian | DPLaplace, law: Callable[[Floats], Floats]) -> None:
+    """Make noise of uniform numbers by the inverse of its law."""
+
+    def noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
+        return torch.from_numpy(law(_uniform(math.prod(shape)))).reshape(shape)
+
+    shield.noise = noise  # type: ignore[method-assign]
+
+
+def _uniform(number: int) -> Floats:
+    """Return numbers strictly between 0 and 1, of 52 random bits each; with 53 the last would be rounded to 1."""
+    bits = np.frombuffer(os.urandom(8 * number), dtype=np.uint64) >> np.uint64(12)
+    return np.asarray((bits.astype(np.float64) + 0.5) * 2.0**-52)
