@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from fedveil import __version__
-from fedveil.cli import audit, data, demo, leak, report, reproduce, run, schema, tune, zoo
+from fedveil.cli import audit, data, demo, flower, leak, report, reproduce, run, schema, tune, zoo
 from fedveil.errors import InputError, InterruptedWork
 
 # Typer carries click under another name in newer versions; the base of its faults is the same in all.
@@ -35,6 +35,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
 app.command("schema")(schema.schema)
 app.add_typer(data.app, name="data")
+app.add_typer(flower.app, name="flower")
 app.add_typer(zoo.app, name="zoo")
 
 

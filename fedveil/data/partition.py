@@ -189,6 +189,21 @@ class OneEach(Partitioner):
         return Partition(rng.permutation(rows), np.arange(len(rows) + 1, dtype=np.int64))
 
 
+@dataclass(frozen=True)
+class OneHolder(Partitioner):
+    """One of the devices holds all training records: what a machine knows that has its own device's records alone."""
+
+    devices: int
+    holder: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.holder < self.devices:
+            raise InputError(f"partition: device {self.holder} of {self.devices}; count devices from 0")
+
+    def _deal(self, data: AttributeData, rows: IntArray, rng: np.random.Generator) -> Partition:
+        return Partition.from_owners(rows, np.full(len(rows), self.holder), self.devices)
+
+
 def _equal_offsets(rows: int, parts: int) -> IntArray:
     return np.arange(parts + 1, dtype=np.int64) * rows // parts
 

@@ -45,7 +45,8 @@ class Federation:
         seed: all randomness derives from it: one generator per device, round and purpose.
         shield: what every device does to a message before it leaves.
         aggregation: what the server makes of the updates.
-        engine: "stacked" (fast) or "plain" (the readable reference).
+        engine: "stacked" (fast), "plain" (the readable reference), or "flower" (each device a machine of its own, where
+            the stacked engine plays its share).
         unreliable: the probability that a sampled device drops out of a round.
         device: where tensors live: "auto" is a GPU where there is one.
         dtype: "float32" or "float64".
@@ -82,8 +83,8 @@ class Federation:
             raise InputError(f"fraction must lie in (0, 1], got {self.fraction}")
         if not 0 <= self.unreliable < 1:
             raise InputError(f"unreliable is a probability below 1, got {self.unreliable}")
-        if self.engine not in ("stacked", "plain"):
-            raise InputError(f"engine {self.engine!r} is not known: choose stacked or plain")
+        if self.engine not in ("stacked", "plain", "flower"):
+            raise InputError(f"engine {self.engine!r} is not known: choose stacked, plain or flower")
         if self.dtype not in ("float32", "float64"):
             raise InputError(f"dtype {self.dtype!r} is not known: choose float32 or float64")
         partitioner = self.devices if isinstance(self.devices, Partitioner) else IID(int(self.devices))
@@ -156,7 +157,7 @@ class Federation:
 
     def make_engine(self) -> Engine:
         """Return a fresh engine."""
-        return StackedEngine() if self.engine == "stacked" else PlainEngine()
+        return PlainEngine() if self.engine == "plain" else StackedEngine()
 
     @property
     def place(self) -> torch.device:

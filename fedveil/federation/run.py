@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -72,6 +73,7 @@ class Run:
             name: self.layouts[name].flatten(seat.template, number).to(place) for name, seat in self.seats.items()
         }
         self.local: dict[str, LocalPlayer] = {}
+        self.restarted: Counter[str] = Counter()  # how often devices have had to forget a player
         self.best_shared: dict[str, Tensor] | None = None
         self.last_shared: dict[str, Tensor] | None = None
         self.progress = Progress()
@@ -117,6 +119,10 @@ class Run:
             shadows: the attacker's own devices in those rounds, which hold validation records.
             checkpoint: a folder to which the whole state is saved after every round.
         """
+        if self.stages and self.federation.engine == "flower" and isinstance(self.fleet, HomeFleet):
+            raise InputError(
+                "engine 'flower' plays on machines of its own: in a study (fedveil run) or an app (fedveil flower new)"
+            )
         self.shadow_rows = shadow_rows(self, shadows) if shadows else self.shadow_rows
         if self.last_shared is not None:  # played to an end before: go on from there, not from the kept round
             self.shared, self.last_shared = self.last_shared, None
@@ -223,14 +229,18 @@ class Run:
                 state = self.layouts[name].flatten(prepare(fresh, name), self.federation.number_type)
                 self.shared[name] = state.to(self.federation.place)
                 self.local.pop(name, None)
+                self.restarted[name] += 1
 
     def _seat_local_players(self, stage: Stage) -> None:
         for name in stage.players:
             if name not in stage.shared and name not in self.local:
-                state = self.shared[name].cpu()
-                memory = memory_size(self.seats[name].player.optimiser, self.layouts[name].trained)
-                start = torch.cat([state, state.new_zeros(memory)])
-                self.local[name] = LocalPlayer(start, self.federation.local_limit)
+                self.seat_locally(name)
+
+    def seat_locally(self, name: str) -> None:
+        """Let every device have a player of its own from now on; all begin with the weights that are shared now."""
+        state = self.shared[name].cpu()
+        memory = memory_size(self.seats[name].player.optimiser, self.layouts[name].trained)
+        self.local[name] = LocalPlayer(torch.cat([state, state.new_zeros(memory)]), self.federation.local_limit)
 
     def _validate(self, stage: Stage) -> float:
         assert stage.validation is not None

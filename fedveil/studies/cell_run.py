@@ -19,13 +19,12 @@ from fedveil.federation.run import Run
 from fedveil.files import write_atomically
 from fedveil.plain import plain
 from fedveil.studies.cells import Cell, determines, load_data, make_federation, make_game
-from fedveil.studies.check import UPDATE_VIEWS
 from fedveil.studies.judging import judge_run
 from fedveil.studies.provenance import revision, versions
 from fedveil.studies.sampling import sampled_inputs
-from fedveil.studies.shadows import number_of_shadows
 from fedveil.studies.store import FORMAT, read_json, sound_result
 from fedveil.studies.study import Method, Study
+from fedveil.studies.training import play
 
 Tell = Callable[[str, Any], None]
 TRAINING_SHARE = 0.4
@@ -62,7 +61,13 @@ def _compute(study: Study, method: Method, cell: Cell, folder: Path, tell: Tell)
     }
     write_json(folder / "config.json", config)
     run = _continued(federation, game, folder, cell, tell) or Run(federation, game)
-    _train(study, method, run, folder, tell)
+    if federation.engine == "flower" and run.stages:
+        from fedveil.flower.study_cell import play_cell
+
+        tell("progress", (0.0, "training on Flower"))
+        run = play_cell(study, method, cell.strength, federation, game, folder / "flower")
+    else:
+        _train(study, method, run, folder, tell)
     trained = time.perf_counter()
     write_metrics(folder / "metrics.jsonl", run.history)
     write_tensors(folder / "weights.safetensors", {name: state.cpu().numpy() for name, state in run.shared.items()})
@@ -109,14 +114,7 @@ def _train(study: Study, method: Method, run: Run, folder: Path, tell: Tell) -> 
             run.save(folder / "checkpoint")
             saved = time.monotonic()
 
-    attacks = study.attacks
-    watched = attacks.view in UPDATE_VIEWS
-    run.play(
-        planned,
-        callbacks=[after_round],
-        record=attacks.rounds if watched else (),
-        shadows=number_of_shadows(study, run) if watched and not run.shadow_rows else 0,
-    )
+    play(study, method, run, [after_round])
 
 
 def write_json(path: Path, found: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from fedveil.studies.study import Method, PartSettings, Study
 
 if TYPE_CHECKING:
     from fedveil.data import AttributeData
+    from fedveil.data.partition import Partitioner
     from fedveil.federation.federation import Federation
     from fedveil.games.game import Game
 
@@ -115,17 +116,27 @@ def make_game(method: Method, strength: float | None) -> Game:
     return made
 
 
-def make_federation(study: Study, method: Method, strength: float | None, seed: int, data: AttributeData) -> Federation:
-    """Make the federation that plays a cell's game."""
+def make_federation(
+    study: Study,
+    method: Method,
+    strength: float | None,
+    seed: int,
+    data: AttributeData,
+    holders: Partitioner | None = None,
+) -> Federation:
+    """Make the federation that plays a cell's game; `holders` says who holds what in the study's place."""
     from fedveil.federation.federation import Federation
     from fedveil.shields.shield import Identity
 
     asked = study.federation
-    shield, devices, aggregation = Identity(), asked.devices, None
+    shield, aggregation = Identity(), None
+    devices: int | Partitioner = asked.devices
     if method.shield is not None:
         where = f"methods.{method.name}.shield"
         shield = parts.make(parts.shield_class(method.shield.kind), _with_strength(method, "shield", strength), where)
-    if asked.partition is not None:
+    if holders is not None:
+        devices = holders
+    elif asked.partition is not None:
         devices = parts.choose(parts.partitioners(), asked.partition, "federation.partition", devices=asked.devices)
     if asked.aggregation is not None:
         aggregation = parts.choose(parts.aggregators(), asked.aggregation, "federation.aggregation")

@@ -83,7 +83,9 @@ class FederationSection(_Section):
         description="What the server makes of updates: weighted-mean (default), mean, median, trimmed-mean, krum, ….",
     )
     unreliable: float = Field(0.0, ge=0, lt=1, description="The probability that a sampled device drops out.")
-    engine: Literal["stacked", "plain"] = Field("stacked", description="Fast, or the readable reference.")
+    engine: Literal["stacked", "plain", "flower"] = Field(
+        "stacked", description="Fast; the readable reference; or Flower, with a SuperNode per device on this machine."
+    )
     dtype: Literal["float32", "float64"] = Field("float32", description="The precision of weights and features.")
     device: str = Field("auto", description="Where tensors live: auto is a GPU where there is one.")
 

@@ -1,0 +1,129 @@
+"""A ready Flower app for a study's games: what `fedveil flower new` writes, and what `engine: flower` runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedveil.errors import InputError
+from fedveil.flower import wire
+from fedveil.studies.study import Study
+
+_PACKAGE = "fedveil_app"
+
+EXAMPLE: dict[str, Any] = {
+    "name": "tappfl-on-flower",
+    "data": {"source": "adult", "target": "income", "sensitive": ["sex"], "options": {"tasks": False}},
+    "federation": {"devices": 2, "rounds": 5},
+    "methods": [{"name": "tappfl", "game": {"kind": "tappfl", "strength": 0.5}}],
+}
+"""The study of an app that is written without one."""
+
+_PYPROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{name}"
+version = "1.0.0"
+description = "{title}"
+license = "Apache-2.0"
+dependencies = ["fedveil[flower]"]
+
+[tool.hatch.build.targets.wheel]
+packages = ["."]
+
+[tool.flwr.app]
+publisher = "fedveil"
+
+[tool.flwr.app.components]
+serverapp = "{package}.server_app:app"
+clientapp = "{package}.client_app:app"
+
+[tool.flwr.app.config]
+method = ""          # of the study; its first if empty
+strength = ""        # likewise
+seed = ""            # likewise
+least-nodes = 0      # wait for so many before the first round; 0: all devices of the study
+round-seconds = 600  # nodes that do not answer in time take no part in a round
+out = ""             # a folder at the server for weights, rounds and state; none if empty
+reveal = false       # ask nodes for their local players at the end: research on one machine only
+"""
+
+_SERVER = '''\
+"""The server: plays the study's game with the nodes that are there."""
+
+from pathlib import Path
+
+from fedveil.flower.server import server_app
+
+app = server_app(Path(__file__).parent / "study.yaml")
+'''
+
+_CLIENT = '''\
+"""A node: one device of the study's game. Its own records: client_app(…, data=function of the context)."""
+
+from pathlib import Path
+
+from fedveil.flower.node import client_app
+
+app = client_app(Path(__file__).parent / "study.yaml")
+'''
+
+_README = """\
+# {name}
+
+{title}
+
+`{package}/study.yaml` says what is played, on what data and by how many devices; `fedveil schema` explains its fields.
+Every node is one device, told which by its node config:
+
+    flower-superlink --insecure --disable-runtime-dependency-installation
+    flower-supernode --insecure --superlink 127.0.0.1:9092 --node-config 'partition-id=0 num-partitions={devices}'
+    flwr run . NAME --stream
+
+Local players stay in the node's state between messages and never travel. To let the person at a site decide what may
+leave, give `mods=[shield_mod()]` to `client_app` and a policy to each node (`fedveil-policy` in its node config) whose
+metrics are {metrics}. TLS and node authentication: the page "Deployment" of fedveil's documentation.
+"""
+
+METRICS = (wire.PARTITION, wire.PARTITIONS, "num-examples", "steps", "losses")
+"""What a node tells besides its update: a site's policy has to allow each by name."""
+
+
+def write_app(folder: Path, study: Study) -> list[Path]:
+    """Write an app for a study; a folder that holds anything is left alone and refused."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder}: is not empty; name a new folder")
+    if study.federation.engine != "flower":
+        section = study.federation.model_copy(update={"engine": "flower"})
+        study = study.model_copy(update={"federation": section})
+    name = re.sub(r"[^a-z0-9-]+", "-", folder.resolve().name.lower()).strip("-") or "fedveil-app"
+    title = f"The study {study.name} on Flower."
+    said = {
+        "name": name,
+        "title": title,
+        "package": _PACKAGE,
+        "devices": study.federation.devices,
+        "metrics": ", ".join(METRICS),
+    }
+    plain = study.model_dump(mode="json", exclude_defaults=True)
+    texts = {
+        "pyproject.toml": _PYPROJECT.format(**said),
+        "README.md": _README.format(**said),
+        f"{_PACKAGE}/__init__.py": f'"""{title}"""\n',
+        f"{_PACKAGE}/server_app.py": _SERVER,
+        f"{_PACKAGE}/client_app.py": _CLIENT,
+        f"{_PACKAGE}/study.yaml": yaml.safe_dump(plain, sort_keys=False, allow_unicode=True),
+    }
+    try:
+        (folder / _PACKAGE).mkdir(parents=True)
+        for place, text in texts.items():
+            (folder / place).write_text(text, encoding="utf-8")
+    except OSError as fault:
+        raise InputError(f"{folder}: cannot be written ({fault.strerror})") from fault
+    return [folder / place for place in texts]

@@ -1,0 +1,22 @@
+"""A cell's training: as many rounds as the study says, with what its attackers watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fedveil.federation.progress import RoundRecord
+from fedveil.federation.run import Run
+from fedveil.studies.check import UPDATE_VIEWS
+from fedveil.studies.shadows import number_of_shadows
+from fedveil.studies.study import Method, Study
+
+
+def play(study: Study, method: Method, run: Run, callbacks: Sequence[Callable[[RoundRecord], None]]) -> None:
+    """Play a method's run to its end."""
+    watched = study.attacks.view in UPDATE_VIEWS
+    run.play(
+        method.rounds or study.federation.rounds,
+        callbacks=callbacks,
+        record=study.attacks.rounds if watched else (),
+        shadows=number_of_shadows(study, run) if watched and not run.shadow_rows else 0,
+    )
