@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -57,7 +58,7 @@ class DPTraining:
         """Return the sampling rate, the steps, and the noise multiplier that the budget asks for."""
         rate = min(1.0, self.batch_size / records)
         steps = max(1, round(self.epochs / rate))
-        return rate, steps, dp_sgd_noise_multiplier(self.epsilon, rate, steps, self.delta)
+        return rate, steps, _noise_multiplier(self.epsilon, rate, steps, self.delta)
 
     def spent(self, records: int) -> dict[str, float]:
         """Return ε by three accountants: Rényi at its best order, Rényi at the paper's α = 100 alone, and PRV."""
@@ -87,6 +88,12 @@ class DPTraining:
                 parameter.grad = (total + drawn) / (rate * len(x))
             optimiser.step()
         return encoder.eval(), head.eval()
+
+
+@lru_cache(maxsize=64)
+def _noise_multiplier(epsilon: float, rate: float, steps: int, delta: float) -> float:
+    """Search it once for all participants: they hold equally many records, and accountants take seconds."""
+    return dp_sgd_noise_multiplier(epsilon, rate, steps, delta)
 
 
 def released_by(
