@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,9 @@ from fedveil.data.csv_reading import one_spelling
 from fedveil.errors import InputError
 from fedveil.tables import column, encode_columns, read_table, read_vectors, same_rows
 
+if TYPE_CHECKING:
+    from fedveil.federation.view import View
+
 _LEAST_COMBINED = 30
 """Combinations of values with fewer records than this are left out of --intersections."""
 
@@ -24,7 +27,12 @@ _MOST_TEXT_VALUES = 50
 
 
 def leak(
-    vectors: Annotated[Path, typer.Argument(help="One vector per row: .npy, .npz, .csv or .tsv (also .gz), .parquet.")],
+    vectors: Annotated[
+        Path,
+        typer.Argument(
+            help="One vector per row: .npy, .npz, .csv or .tsv (also .gz), .parquet; or the folder of a Flower capture."
+        ),
+    ],
     attribute: Annotated[
         list[str], typer.Option(help="FILE:COLUMN with the sensitive attribute, row by row; repeat for several.")
     ],
@@ -55,6 +63,51 @@ def leak(
         raise InputError(f"--fail-above is a balanced accuracy between 0 and 1, got {fail_above}")
     asked = [_file_and_column(text) for text in attribute]
     _check_device(device)
+    if vectors.is_dir():
+        tables_only = {"--given": given, "--group": group, "--columns": columns, "--key": key}
+        view, attackers = _of_capture(vectors, asked, bins, seed, tables_only, intersections), _for_updates(panel)
+    else:
+        view = _of_file(vectors, asked, given, group, intersections, columns, key, bins, seed)
+        attackers = panel
+
+    from fedveil.attacks.judgement import as_table  # the libraries behind the panel take seconds to load
+    from fedveil.attacks.panel import Panel
+    from fedveil.attacks.panel import panel as panel_of
+
+    console = console_for(json)
+    with progress(console) as show:
+        judges: Panel = panel_of(attackers, seed=seed, device=device, progress=show)
+        judgements = judges.judge_all(view)
+    for judgement in judgements:
+        console.print(as_table(judgement))
+        for line in judgement.in_words():
+            console.print(line, markup=False)
+    worst = judgements[0]
+    if json:
+        answer = worst.as_dict() | {"panel": panel, "version": __version__}
+        if len(judgements) > 1:
+            answer["attributes"] = [judgement.as_dict() for judgement in judgements]
+        print_json(answer)
+    if fail_above is not None:
+        highest = max(judgements, key=lambda judgement: judgement.worst.balanced_accuracy.estimate)
+        read = highest.worst.balanced_accuracy.estimate
+        if read > fail_above:
+            typer.echo(f"fedveil: {highest.attribute} is read at {read:.3f}, above --fail-above {fail_above}", err=True)
+            raise typer.Exit(1)
+
+
+def _of_file(
+    vectors: Path,
+    asked: list[tuple[Path, str]],
+    given: str,
+    group: str,
+    intersections: bool,
+    columns: str,
+    key: str,
+    bins: int,
+    seed: int,
+) -> View:
+    """Read vectors and what is known of each row."""
     first = asked[0][0]
     known, whose = _names(given), one_spelling(group) or None
     tables = {file: read_table(file) for file in dict.fromkeys(file for file, _ in asked)}
@@ -84,12 +137,9 @@ def leak(
         joint = intersect(list(attributes.values()), least=_LEAST_COMBINED)
         attributes[joint.name] = joint
 
-    from fedveil.attacks.judgement import as_table  # the libraries behind the panel take seconds to load
-    from fedveil.attacks.panel import Panel
-    from fedveil.attacks.panel import panel as panel_of
     from fedveil.federation.view import View
 
-    view = View.of_vectors(
+    return View.of_vectors(
         matrix,
         attributes,
         groups=groups,
@@ -97,26 +147,27 @@ def leak(
         given_names=tuple(known),
         seed=seed,
     )
-    console = console_for(json)
-    with progress(console) as show:
-        judges: Panel = panel_of(panel, seed=seed, device=device, progress=show)
-        judgements = judges.judge_all(view)
-    for judgement in judgements:
-        console.print(as_table(judgement))
-        for line in judgement.in_words():
-            console.print(line, markup=False)
-    worst = judgements[0]
-    if json:
-        answer = worst.as_dict() | {"panel": panel, "version": __version__}
-        if len(judgements) > 1:
-            answer["attributes"] = [judgement.as_dict() for judgement in judgements]
-        print_json(answer)
-    if fail_above is not None:
-        highest = max(judgements, key=lambda judgement: judgement.worst.balanced_accuracy.estimate)
-        read = highest.worst.balanced_accuracy.estimate
-        if read > fail_above:
-            typer.echo(f"fedveil: {highest.attribute} is read at {read:.3f}, above --fail-above {fail_above}", err=True)
-            raise typer.Exit(1)
+
+
+def _of_capture(
+    folder: Path, asked: list[tuple[Path, str]], bins: int, seed: int, tables_only: dict[str, str], intersections: bool
+) -> View:
+    """Read what a Flower server received, and what is known of each node: a table with a column "node"."""
+    from fedveil.flower.captured import Captured, read_node_values
+
+    for option, used in (tables_only | {"--intersections": "on" if intersections else ""}).items():
+        if used:
+            raise InputError(f"{option} is about rows of a file, and {folder} is a capture's folder; leave it out")
+    return Captured.load(folder).view(
+        {name: read_node_values(file, name) for file, name in asked}, bins=bins, seed=seed
+    )
+
+
+def _for_updates(panel: str) -> str:
+    """Add the attacker that is made for few senders and many numbers to the panels that are called by one word."""
+    from fedveil.attacks.panel import FULL
+
+    return {"full": ",".join([*FULL, "updates"]), "quick": "logistic,updates"}.get(panel, panel)
 
 
 def _file_and_column(text: str) -> tuple[Path, str]:

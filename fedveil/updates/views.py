@@ -44,10 +44,11 @@ def feature_view(
     segments = segments_of(run)
     pools = [view.auxiliary, view.validation, view.victims]
     vectors = [features(torch.from_numpy(pool.vectors), segments, how).numpy() for pool in pools]
-    ready = [replace(pool, vectors=own) for pool, own in zip(pools, _centred(pools, vectors), strict=True)]
+    rounds = [np.zeros(len(pool), dtype=np.int64) if pool.rounds is None else pool.rounds for pool in pools]
+    ready = [replace(pool, vectors=own) for pool, own in zip(pools, centred_by_round(vectors, rounds), strict=True)]
     if asked == "more than usual":
         ready = [_relabelled(run, pool, unusual_value) for pool in ready]
-    auxiliary, validation, victims = (_by_device(pool) if by_device else pool for pool in ready)
+    auxiliary, validation, victims = (by_sender(pool) if by_device else pool for pool in ready)
     return View(auxiliary, validation, victims, grants=view.grants)
 
 
@@ -83,9 +84,8 @@ def _relabelled(run: Run, pool: Pool, label: Callable[[IntArray, IntArray], int]
     return replace(pool, attributes={name: device_labels(run, name, pool.groups, label) for name in pool.attributes})
 
 
-def _centred(pools: list[Pool], vectors: list[FloatArray]) -> list[FloatArray]:
+def centred_by_round(vectors: list[FloatArray], rounds: list[IntArray]) -> list[FloatArray]:
     """Take away each round's mean; the attacker's shadows' and the real devices' together, as the server would."""
-    rounds = [np.zeros(len(pool), dtype=np.int64) if pool.rounds is None else pool.rounds for pool in pools]
     seen, place = np.unique(np.concatenate(rounds), return_inverse=True)
     means = np.zeros((len(seen), vectors[0].shape[1]))
     np.add.at(means, place, np.concatenate(vectors))
@@ -93,7 +93,8 @@ def _centred(pools: list[Pool], vectors: list[FloatArray]) -> list[FloatArray]:
     return [own - means[np.searchsorted(seen, when)] for own, when in zip(vectors, rounds, strict=True)]
 
 
-def _by_device(pool: Pool) -> Pool:
+def by_sender(pool: Pool) -> Pool:
+    """Take the mean over a sender's rounds, one vector each."""
     assert pool.groups is not None
     senders, first, place = np.unique(pool.groups, return_index=True, return_inverse=True)
     total = np.zeros((len(senders), pool.vectors.shape[1]))
