@@ -1,0 +1,264 @@
+"""Games on Flower give what the local engine gives; local players stay; nodes come, go and misbehave."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from direct_grid import DirectGrid
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedveil.data.attribute_data import Split
+from fedveil.errors import InputError
+from fedveil.federation.run import Run
+from fedveil.flower import wire
+from fedveil.flower.fleet import FlowerFleet
+from fedveil.flower.node import client_app
+from fedveil.flower.setup import Setup
+from fedveil.studies.cells import load_data
+
+GAMES = {
+    "tappfl": {"kind": "tappfl", "attribute": "u", "strength": 0.5},
+    "adversarial": {"kind": "adversarial", "attribute": "u", "strength": 1.0},
+    "attri-fed": {"kind": "attri-fed", "attribute": "u", "width": 2, "initial_rounds": 1, "private_rounds": 2}
+    | {"federated_rounds": 2, "steps": 2, "encoders": "own"},
+    "attri-fed, shared start": {"kind": "attri-fed", "attribute": "u", "width": 2, "initial_rounds": 1}
+    | {"private_rounds": 1, "federated_rounds": 1, "steps": 1, "encoders": "shared-start"},
+}
+
+
+def study_file(folder: Path, game: dict, *, engine: str = "flower", devices: int = 2, **more: object) -> Path:
+    """Write a small study with one method."""
+    values = {
+        "name": "small",
+        "data": {"source": "synthetic", "target": "y", "sensitive": ["u"], "options": {"n": 300}},
+        "federation": {"devices": devices, "rounds": 2, "engine": engine, "dtype": "float64"},
+        "methods": [{"name": "method", "game": game, **more}],
+    }
+    path = folder / f"{engine}.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+def on_grid(path: Path, *, reveal: bool = True, **named: object) -> tuple[DirectGrid, Setup, FlowerFleet, list[str]]:
+    """Let every device of a study join a grid; return it with a fleet and what the fleet says."""
+    grid, said = DirectGrid(), []
+    setup = Setup.read(path, {})
+    count = setup.study.federation.devices
+    for place in range(count):
+        config = {wire.PARTITION: place, wire.PARTITIONS: count, **({wire.REVEAL: True} if reveal else {})}
+        grid.join(client_app(path), config)
+    fleet = FlowerFleet(grid, least=count, seconds=0.1, say=said.append, **named)
+    return grid, setup, fleet, said
+
+
+def at_home(folder: Path, game: dict, **more: object) -> Run:
+    setup = Setup.read(study_file(folder, game, engine="stacked", **more), {})
+    return setup.run().play(setup.rounds)
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_the_local_engines_results(name: str, tmp_path: Path) -> None:
+    home = at_home(tmp_path, GAMES[name])
+    grid, setup, fleet, _ = on_grid(study_file(tmp_path, GAMES[name]))
+    run = setup.run(fleet=fleet).play(setup.rounds)
+    fleet.reveal(run)
+    moved = any(not torch.equal(home.shared[player], setup.run().shared[player]) for player in home.shared)
+    assert moved
+    for player in home.shared:
+        torch.testing.assert_close(run.shared[player], home.shared[player], atol=1e-9, rtol=0)
+    everyone = np.arange(2)
+    assert set(run.local) == set(home.local)
+    for player in home.local:
+        torch.testing.assert_close(run.local[player].get(everyone), home.local[player].get(everyone), atol=1e-9, rtol=0)
+    for mine, theirs in zip(run.history, home.history, strict=True):
+        assert mine.losses == pytest.approx(theirs.losses, abs=1e-9)
+    np.testing.assert_allclose(run.release(Split.TEST), home.release(Split.TEST), atol=1e-6)
+    assert grid.seen
+
+
+def test_the_studys_shield_works_on_the_node(tmp_path: Path) -> None:
+    shield = {"shield": {"kind": "dp-gaussian", "sigma": 0.5, "clip": 0.1}}
+    home = at_home(tmp_path, GAMES["adversarial"], **shield)
+    _, setup, fleet, _ = on_grid(study_file(tmp_path, GAMES["adversarial"], **shield))
+    run = setup.run(fleet=fleet).play(setup.rounds)
+    for player in home.shared:
+        torch.testing.assert_close(run.shared[player], home.shared[player], atol=1e-9, rtol=0)
+    assert run.history[0].damage == pytest.approx(home.history[0].damage)
+
+
+def test_damage_is_told_only_by_nodes_that_reveal(tmp_path: Path) -> None:
+    shield = {"shield": {"kind": "sparsify", "p": 0.9}}
+    _, setup, fleet, _ = on_grid(study_file(tmp_path, GAMES["adversarial"], **shield), reveal=False)
+    assert setup.run(fleet=fleet).play(1).history[0].damage == {}
+
+
+def test_players_that_are_restarted_are_forgotten_by_nodes(tmp_path: Path) -> None:
+    game = {"kind": "hardened", "attribute": "u", "restarts": 2}
+    setup = Setup.read(study_file(tmp_path, game), {})
+    restarting = [stage for stage in setup.run().stages if stage.restarts]
+    assert restarting, "the game of this test must restart a player"
+    rounds = 1 + max(rounds for stage in restarting for rounds in stage.restarts.values())
+    home_setup = Setup.read(study_file(tmp_path, game, engine="stacked"), {})
+    home = home_setup.run()
+    home.stages = tuple(replace(stage, rounds=rounds) for stage in home.stages)
+    home.play(rounds)
+    _, setup, fleet, _ = on_grid(study_file(tmp_path, game))
+    run = setup.run(fleet=fleet)
+    run.stages = tuple(replace(stage, rounds=rounds) for stage in run.stages)
+    run.play(rounds)
+    assert sum(run.restarted.values())
+    for player in home.shared:
+        torch.testing.assert_close(run.shared[player], home.shared[player], atol=1e-9, rtol=0)
+
+
+def test_local_players_never_travel(tmp_path: Path) -> None:
+    grid, setup, fleet, _ = on_grid(study_file(tmp_path, GAMES["tappfl"]), reveal=False)
+    run = setup.run(fleet=fleet).play(setup.rounds)
+    assert run.local
+    arrays = [name for reply in grid.seen for record in reply.content.array_records.values() for name in record]
+    assert arrays
+    assert not [name for name in arrays if name.partition(".")[0] in run.local]
+    with pytest.raises(InputError, match=r"does not reveal its local players.*fedveil-reveal"):
+        fleet.reveal(run)
+
+
+def test_a_node_that_comes_late_and_one_that_goes(tmp_path: Path) -> None:
+    path = study_file(tmp_path, GAMES["adversarial"], devices=3)
+    grid, setup, fleet, said = on_grid(path)
+    third = list(grid.nodes)[2]
+    later = grid.nodes.pop(third)
+    fleet.least = 2
+    run = setup.run(fleet=fleet)
+
+    def after_round(record: object) -> None:
+        if len(run.history) == 1:
+            grid.nodes[third] = later
+        if len(run.history) == 2:
+            grid.leave(next(iter(grid.nodes)))
+
+    run.play(3, callbacks=[after_round])
+    assert [record.devices for record in run.history] == [2, 3, 2]
+    assert "device 0 is gone" in said
+    assert "device 2 is here" in said
+
+
+def test_one_that_does_not_answer_is_left_out(tmp_path: Path) -> None:
+    grid, setup, fleet, said = on_grid(study_file(tmp_path, GAMES["adversarial"]))
+    run = setup.run(fleet=fleet)
+    run.play(1)
+    grid.mute = {list(grid.nodes)[1]}
+    before = {name: state.clone() for name, state in run.shared.items()}
+    run.play(2)
+    assert run.history[-1].silent == 1
+    assert "device 1 did not answer in round 2" in said
+    assert any(not torch.equal(before[name], run.shared[name]) for name in before)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda arrays, metrics: arrays.popitem(), "were expected"),
+        (lambda arrays, metrics: arrays.update({next(iter(arrays)): Array(np.zeros(3))}), "another shape"),
+        (lambda arrays, metrics: arrays.update(_nan(arrays)), "not finite"),
+        (lambda arrays, metrics: metrics.pop("losses"), "losses"),
+        (lambda arrays, metrics: metrics.update({"losses": [float("nan")]}), "losses must be"),
+        (lambda arrays, metrics: metrics.update({"num-examples": -5}), "whole numbers"),
+    ],
+)
+def test_answers_that_cannot_be_used_are_left_out(spoil: object, why: str, tmp_path: Path) -> None:
+    grid, setup, fleet, said = on_grid(study_file(tmp_path, GAMES["adversarial"]))
+    node = next(iter(grid.nodes))
+    app, context = grid.nodes[node]
+
+    class Spoiling(ClientApp):
+        def __call__(self, message: Message, context: object) -> Message:
+            reply = app(message, context)
+            if wire.SHARED in reply.content.array_records:
+                arrays, metrics = dict(reply.content[wire.SHARED]), dict(reply.content[wire.METRICS])
+                spoil(arrays, metrics)
+                reply.content = RecordDict({wire.SHARED: ArrayRecord(arrays), wire.METRICS: MetricRecord(metrics)})
+            return reply
+
+    grid.nodes[node] = (Spoiling(), context)
+    run = setup.run(fleet=fleet).play(1)
+    assert [line for line in said if line.startswith("device 0: its answer in round 1 cannot be used") and why in line]
+    assert run.history[0].silent == 1
+    assert all(bool(torch.isfinite(state).all()) for state in run.shared.values())
+
+
+def _nan(arrays: dict) -> dict:
+    name = next(iter(arrays))
+    return {name: Array(np.full(arrays[name].shape, np.nan))}
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({wire.PARTITION: 7}, "device 7"),
+        ({}, "device None"),
+        ({wire.PARTITION: "0"}, "device None"),
+        ({wire.PARTITION: 0, wire.PARTITIONS: 9}, "device 0 of 9"),
+        ({wire.PARTITION: 0, wire.PARTITIONS: 2}, "another node"),
+    ],
+)
+def test_nodes_that_are_no_device_take_no_part(config: dict, why: str, tmp_path: Path) -> None:
+    path = study_file(tmp_path, GAMES["adversarial"])
+    grid, setup, fleet, said = on_grid(path)
+    grid.join(client_app(path), config)
+    run = setup.run(fleet=fleet).play(1)
+    assert [line for line in said if "takes no part" in line and why in line]
+    assert run.history[0].devices == 2
+
+
+def test_too_few_nodes_are_told(tmp_path: Path) -> None:
+    grid, setup, fleet, _ = on_grid(study_file(tmp_path, GAMES["adversarial"]))
+    grid.leave(next(iter(grid.nodes)))
+    with pytest.raises(InputError, match="1 of the 2 nodes"):
+        setup.run(fleet=fleet).play(1)
+
+
+def test_a_nodes_own_records(tmp_path: Path) -> None:
+    path = study_file(tmp_path, GAMES["adversarial"])
+    setup = Setup.read(path, {})
+    whole = load_data(setup.study, 0)
+    home = setup.run()
+    grid = DirectGrid()
+    for place in range(2):
+        own = np.sort(np.concatenate([home.federation.partition.device(place), whole.rows(Split.VALIDATION)]))
+        grid.join(client_app(path, data=lambda context, own=own: whole.take(own)), {wire.PARTITION: place})
+    fleet = FlowerFleet(grid, least=2, seconds=0.1, say=[].append)
+    run = setup.run(fleet=fleet).play(1)
+    assert run.history[0].devices == 2
+    assert any(not torch.equal(run.shared[name], home.shared[name]) for name in home.shared)
+
+
+def test_a_server_that_asks_for_what_there_is_not(tmp_path: Path) -> None:
+    path = study_file(tmp_path, GAMES["adversarial"])
+    grid, setup, _, _ = on_grid(path)
+    run = setup.run()
+    order = wire.order(run, run.stages[0], 1)
+    order.config_records[wire.ORDER]["stage"] = 9
+    node = next(iter(grid.nodes))
+    (reply,) = grid.send_and_receive([Message(order, dst_node_id=node, message_type="train")])
+    assert reply.has_error()
+    assert "round 1 of stage 9" in reply.error.reason
+
+
+def test_flower_is_no_engine_for_a_loop_at_home(tmp_path: Path) -> None:
+    setup = Setup.read(study_file(tmp_path, GAMES["adversarial"]), {})
+    with pytest.raises(InputError, match="machines of its own"):
+        setup.run().play(1)
+
+
+def test_run_configs_name_a_cell(tmp_path: Path) -> None:
+    path = study_file(tmp_path, {"kind": "adversarial", "attribute": "u"}, strengths=[0.5, 2.0])
+    assert Setup.read(path, {"method": "", "strength": "", "seed": ""}).strength == 0.5
+    assert Setup.read(path, {"strength": 2.0, "seed": 3}).seed == 3
+    with pytest.raises(InputError, match=r"no method 'methud'.*method"):
+        Setup.read(path, {"method": "methud"})
