@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message
 from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.common.constant import ErrorCode
 
@@ -70,6 +70,8 @@ NOT_SHIELDED = "the update could not be shielded"
 APP_FAILED = "the app failed"
 NO_MESSAGE = "messages of this kind are not answered"
 MOD_FAILED = "the mod failed"
+_SENTENCES = (NO_POLICY, NO_LEDGER, NO_BUDGET, NOT_ALLOWED, NOT_SHIELDED, APP_FAILED, NO_MESSAGE, MOD_FAILED)
+_SAID = "fedveil: nothing was sent: "
 
 
 def shield_mod(policy: str | Path | None = None, *, seed: int | None = None, wait: float = 10.0) -> Mod:
@@ -91,7 +93,7 @@ def shield_mod(policy: str | Path | None = None, *, seed: int | None = None, wai
         except Exception:  # nothing of it may reach the server: Flower would send it the exception's text
             _log.exception("nothing was sent: the mod failed")
             told = MOD_FAILED
-        error = Error(ErrorCode.MOD_FAILED_PRECONDITION, f"fedveil: nothing was sent: {told}")
+        error = Error(ErrorCode.MOD_FAILED_PRECONDITION, _SAID + told)
         return Message(error, reply_to=message)
 
     return mod
@@ -191,14 +193,17 @@ class _Exchange:
         remembered = self.context.state.config_records.get(STATE)
         try:
             reply = call_next(self.message, self.context)
-        except Exception as fault:  # its text may hold records, and Flower would send it to the server
+        except (Exception, SystemExit) as fault:  # its text may hold records, and Flower would send it to the server
             _log.exception("the app failed")
             raise Refusal(APP_FAILED, f"the app raised {type(fault).__name__}") from None
         finally:
             if remembered is not None:
                 self.context.state[STATE] = remembered
-        if not isinstance(reply, Message) or reply.has_error() or not isinstance(reply.content, RecordDict):
-            raise Refusal(APP_FAILED, "the app, or a mod inside this one, replied with an error")
+        if not isinstance(reply, Message):
+            raise Refusal(APP_FAILED, f"the app returned a {type(reply).__name__}, and no message")
+        if reply.has_error():
+            inner = next((own for own in _SENTENCES if reply.error.reason == _SAID + own), APP_FAILED)
+            raise Refusal(inner, "the app, or a mod inside this one, replied with an error")
         return _or(NOT_ALLOWED, lambda: answer_of(reply.content, came))
 
     def _shielded(

@@ -1,0 +1,582 @@
+"""The mod lets nothing leave but what the site's policy allows; real Flower apps, messages and contexts."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from flower_site import DP, SPARSE, Site, app_of, arrays_in, message, order, record, trained, weights
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.client import NumPyClient
+from flwr.clientapp import ClientApp
+from flwr.common import FitIns, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.compat.common import recorddict_compat as compat
+from flwr.compat.common.typing import EvaluateIns
+from small_zoo import VALUES, small_network, small_zoo
+
+from fedveil.certificates import gaussian_epsilon
+from fedveil.flower import mod as words
+from fedveil.flower import shield_mod
+
+SECRET = "anna-was-here"
+
+
+def refused(reply: Message, told: str) -> None:
+    """Check that a reply is one fixed sentence, and nothing else."""
+    assert reply.has_error()
+    assert not reply.has_content()
+    assert reply.error.reason == f"fedveil: nothing was sent: {told}"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path, DP)
+
+
+# What leaves.
+
+
+def test_sparsification_sends_the_largest_half_of_the_update_and_nothing_else(site: Site) -> None:
+    site.write(SPARSE)
+    asked = order()
+    left = arrays_in(app_of(shield_mod())(asked, site.context))
+    came, reached = weights(), trained(asked)
+    assert list(left) == list(came)
+    floats = [key for key in came if came[key].dtype.kind == "f"]
+    true = np.concatenate([(reached[key] - came[key]).ravel() for key in floats])
+    sent = np.concatenate([(left[key] - came[key]).ravel() for key in floats])
+    assert (sent != 0).sum() == len(true) // 2
+    kept = np.argsort(-np.abs(true), kind="stable")[: len(true) // 2]
+    np.testing.assert_allclose(sent[kept], true[kept], rtol=1e-5)
+    for key, own in came.items():
+        assert left[key].dtype == own.dtype
+        assert left[key].shape == own.shape
+
+
+def test_counters_stay_as_they_came(site: Site) -> None:
+    asked = order()
+    assert trained(asked)["1.num_batches_tracked"] == 8
+    assert arrays_in(app_of(shield_mod())(asked, site.context))["1.num_batches_tracked"] == 3
+
+
+def test_noise_has_the_policys_deviation_and_the_update_is_clipped(site: Site) -> None:
+    site.write('shield = {kind = "dp-gaussian", clip = 2.0, sigma = 0.5}\n')
+    big = {"w": np.zeros(20_000, dtype=np.float32)}
+    moved = {"w": np.full(20_000, 100.0, dtype=np.float32)}
+    app = app_of(shield_mod(), reply=lambda _: RecordDict({"arrays": record(moved)}))
+    sent = arrays_in(app(order(arrays=big), site.context))["w"]
+    clipped = 2.0 / np.sqrt(20_000)
+    assert abs(sent.mean() - clipped) < 5 * 0.5 / np.sqrt(20_000)
+    assert abs(sent.std() - 0.5) < 0.02
+
+
+def test_noise_is_new_each_time_unless_a_test_gives_a_seed(site: Site, tmp_path: Path) -> None:
+    def sent(seed: int | None, name: str) -> np.ndarray:
+        (tmp_path / name).mkdir()
+        own = Site(tmp_path / name, DP)
+        torch.manual_seed(0)  # what an app seeds is not what the shield draws from
+        return arrays_in(app_of(shield_mod(seed=seed))(order(), own.context))["0.weight"]
+
+    assert not np.array_equal(sent(None, "a"), sent(None, "b"))
+    np.testing.assert_array_equal(sent(3, "c"), sent(3, "d"))
+    assert not np.array_equal(sent(3, "e"), sent(4, "f"))
+
+
+def test_the_server_cannot_choose_seed_or_policy(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "servers.toml").write_text('shield = {kind = "none"}\n')
+    site.context.run_config["fedveil-policy"] = str(tmp_path / "servers.toml")
+    site.context.run_config["seed"] = 3
+    content = RecordDict(
+        {"arrays": record(weights()), "config": ConfigRecord({"fedveil-policy": str(tmp_path / "servers.toml")})}
+    )
+    first = arrays_in(app_of(shield_mod())(message(content), site.context))["0.weight"]
+    assert np.abs(first - trained(order())["0.weight"]).max() > 0.5
+    assert "DPGaussian" in site.lines[0]
+
+
+def test_the_node_configs_policy_wins_over_the_apps(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "apps.toml").write_text('shield = {kind = "none"}\n')
+    app = app_of(shield_mod(tmp_path / "apps.toml"))
+    app(order(), site.context)
+    assert "DPGaussian" in site.lines[0]
+    del site.context.node_config["fedveil-policy"]
+    reply = app(order(), site.context)
+    np.testing.assert_allclose(arrays_in(reply)["0.weight"], trained(order())["0.weight"], rtol=1e-6)
+
+
+def test_only_what_the_policy_allows_is_told(site: Site) -> None:
+    figures = {"num-examples": 5, "train_loss": 0.5}
+    app = app_of(shield_mod(), reply=lambda asked: RecordDict({"metrics": MetricRecord(figures)}))
+    refused(app(order(), site.context), words.NOT_ALLOWED)
+    site.write(DP + 'metrics = ["num-examples", "train_loss"]\n')
+    assert dict(app(order(), site.context).content["metrics"]) == figures
+
+
+def test_damage_and_what_is_spent_are_told_only_if_allowed(site: Site) -> None:
+    app = app_of(shield_mod())
+    assert dict(app(order(), site.context).content["metrics"]) == {"num-examples": 5}
+    site.write(DP + 'tell = ["damage", "spent"]\n')
+    told = dict(app(order(), site.context).content["metrics"])
+    assert told["fedveil-l2"] > told["fedveil-linf"] > 0
+    assert -1 <= told["fedveil-cosine"] <= 1
+    assert told["fedveil-bytes"] == 4 * 20
+    assert told["fedveil-messages"] == 2
+    assert told["fedveil-epsilon"] == pytest.approx(gaussian_epsilon(2.0, 1e-5, 2))
+
+
+def test_replies_to_evaluate_and_query_hold_figures_alone(site: Site) -> None:
+    echo = app_of(shield_mod())
+    for kind in ("evaluate", "query"):
+        refused(echo(order(kind), site.context), words.NOT_ALLOWED)
+    quiet = app_of(shield_mod(), reply=lambda _: RecordDict({"metrics": MetricRecord({"num-examples": 5})}))
+    for kind in ("evaluate", "query"):
+        assert dict(quiet(order(kind), site.context).content["metrics"]) == {"num-examples": 5}
+    assert [json.loads(line)["kind"] for line in site.lines] == ["figures", "figures"]
+
+
+def test_an_update_of_another_record_than_the_first_is_found(site: Site) -> None:
+    content = RecordDict({"fixed": record({"a": np.ones(2)}), "arrays": record(weights())})
+    assert list(arrays_in(app_of(shield_mod())(message(content), site.context))) == list(weights())
+
+
+# NumPyClient apps.
+
+
+class Plain(NumPyClient):
+    """A client as in Flower's older tutorials."""
+
+    def __init__(self, metrics: dict[str, object] | None = None) -> None:
+        self.metrics = metrics or {}
+
+    def fit(self, parameters: list[np.ndarray], config: dict[str, object]) -> tuple[list[np.ndarray], int, dict]:
+        return [own + 1 for own in parameters], 5, self.metrics
+
+    def evaluate(self, parameters: list[np.ndarray], config: dict[str, object]) -> tuple[float, int, dict]:
+        return 0.5, 5, self.metrics
+
+    def get_parameters(self, config: dict[str, object]) -> list[np.ndarray]:
+        return [np.full(3, 42.0)]
+
+
+def fit_order(arrays: list[np.ndarray]) -> Message:
+    return message(compat.fitins_to_recorddict(FitIns(ndarrays_to_parameters(arrays), {}), True))
+
+
+def test_a_numpy_clients_update_is_shielded(site: Site) -> None:
+    site.write('shield = {kind = "sparsify", p = 0.75}\ntell = ["damage"]\n')
+    app = ClientApp(client_fn=lambda context: Plain().to_client(), mods=[shield_mod()])
+    came = [np.zeros((2, 3), dtype=np.float32), np.zeros(2, dtype=np.float32)]
+    reply = app(fit_order(came), site.context)
+    result = compat.recorddict_to_fitres(reply.content, keep_input=True)
+    left = parameters_to_ndarrays(result.parameters)
+    assert [own.shape for own in left] == [(2, 3), (2,)]
+    assert sum((own == 1).sum() for own in left) == 2
+    assert sum((own == 0).sum() for own in left) == 6
+    assert result.num_examples == 5
+    assert result.metrics["fedveil-l2"] == pytest.approx(np.sqrt(6))
+
+
+def test_a_numpy_clients_figures_are_looked_at(site: Site) -> None:
+    def reply_of(metrics: dict[str, object], asked: Message) -> Message:
+        app = ClientApp(client_fn=lambda context: Plain(metrics).to_client(), mods=[shield_mod()])
+        return app(asked, site.context)
+
+    came = [np.zeros(2, dtype=np.float32)]
+    for bad in ({"name": SECRET}, {"raw": SECRET.encode()}, {"accuracy": 0.5}, {"num-examples": 3}):
+        refused(reply_of(bad, fit_order(came)), words.NOT_ALLOWED)
+    ask = message(compat.evaluateins_to_recorddict(EvaluateIns(ndarrays_to_parameters(came), {}), True), "evaluate")
+    refused(reply_of({}, ask), words.NOT_ALLOWED)  # its loss
+    site.write(DP + 'metrics = ["num-examples", "loss", "accuracy"]\n')
+    result = compat.recorddict_to_evaluateres(reply_of({"accuracy": 0.25}, ask).content)
+    assert (result.loss, result.num_examples, result.metrics) == (0.5, 5, {"accuracy": 0.25})
+
+
+def test_no_weights_and_no_properties_are_handed_out(site: Site) -> None:
+    app = ClientApp(client_fn=lambda context: Plain().to_client(), mods=[shield_mod()])
+    empty = RecordDict({"getparametersins.config": ConfigRecord({}), "getpropertiesins.config": ConfigRecord({})})
+    for kind in ("get_parameters", "get_properties"):
+        refused(app(message(empty, kind), site.context), words.NO_MESSAGE)
+
+
+# What does not leave.
+
+
+def changed(key: str, array: np.ndarray) -> Callable[[Message], RecordDict]:
+    return lambda asked: RecordDict({"arrays": record(trained(asked) | {key: array})})
+
+
+def dropped(asked: Message) -> RecordDict:
+    return RecordDict({"arrays": record({key: own for key, own in trained(asked).items() if key != "0.bias"})})
+
+
+REPLIES: dict[str, Callable[[Message], RecordDict]] = {
+    "another shape": changed("0.bias", np.zeros(5, dtype=np.float32)),
+    "the same size in another shape": changed("0.weight", np.zeros((3, 4), dtype=np.float32)),
+    "another type": changed("0.bias", np.zeros(4, dtype=np.float64)),
+    "one key more": changed("extra", np.zeros(2, dtype=np.float32)),
+    "one key less": dropped,
+    "text": changed("0.bias", np.array([SECRET] * 4)),
+    "a second ArrayRecord": lambda asked: RecordDict(
+        {"arrays": record(trained(asked)), "more": record({"x": np.ones(3)})}
+    ),
+    "arrays by another name": lambda asked: RecordDict({"grads": record(trained(asked))}),
+    "a ConfigRecord": lambda asked: RecordDict(
+        {"arrays": record(trained(asked)), "config": ConfigRecord({"name": SECRET})}
+    ),
+    "figures by another name": lambda asked: RecordDict({SECRET: MetricRecord({"num-examples": 5})}),
+    "a figure that is NaN": lambda asked: RecordDict({"metrics": MetricRecord({"num-examples": float("nan")})}),
+    "a long list as a figure": lambda asked: RecordDict({"metrics": MetricRecord({"num-examples": [0.5] * 33})}),
+    "a figure that is not allowed": lambda asked: RecordDict({"metrics": MetricRecord({SECRET: 1})}),
+    "a figure named like the mod's own": lambda asked: RecordDict({"metrics": MetricRecord({"fedveil-l2": 1.0})}),
+    "an array that cannot be read": lambda asked: RecordDict(
+        {"arrays": ArrayRecord({"0.weight": Array("float32", (4, 3), "numpy.ndarray", b"broken")})}
+    ),
+    "no arrays that can be shielded": lambda asked: RecordDict({"arrays": ArrayRecord({})}),
+}
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_what_is_not_allowed_does_not_leave(site: Site, name: str) -> None:
+    refused(app_of(shield_mod(), reply=REPLIES[name])(order(), site.context), words.NOT_ALLOWED)
+    assert site.lines == []
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("policy", [DP, SPARSE, 'shield = {kind = "none"}\n'], ids=["dp", "sparsify", "none"])
+def test_nan_and_infinity_do_not_leave(site: Site, policy: str, bad: float) -> None:
+    site.write(policy)
+    broken = changed("0.bias", np.array([1, bad, 1, 1], dtype=np.float32))
+    refused(app_of(shield_mod(), reply=broken)(order(), site.context), words.NOT_SHIELDED)
+
+
+def test_numbers_too_large_for_their_type_do_not_leave(site: Site) -> None:
+    site.write('shield = {kind = "dp-gaussian", clip = 1.0, sigma = 1e6}\n')
+    half = {"w": np.zeros(50, dtype=np.float16)}
+    app = app_of(shield_mod(), reply=lambda _: RecordDict({"arrays": record({"w": half["w"] + 1})}))
+    refused(app(order(arrays=half), site.context), words.NOT_SHIELDED)
+
+
+@pytest.mark.parametrize("fault", [ValueError, SystemExit, RecursionError, ExceptionGroup])
+def test_an_apps_exception_does_not_reach_the_server(
+    site: Site, fault: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(asked: Message) -> RecordDict:
+        if fault is ExceptionGroup:
+            raise ExceptionGroup(SECRET, [ValueError(SECRET)])
+        raise fault(f"record 17: {SECRET}")
+
+    with caplog.at_level(logging.ERROR):
+        reply = app_of(shield_mod(), reply=fails)(order(), site.context)
+    refused(reply, words.APP_FAILED)
+    assert SECRET in caplog.text  # the site's own log tells why
+    with pytest.raises(fault, match=SECRET):  # without the mod it goes to Flower, which sends it to the server
+        app_of(reply=fails)(order(), site.context)
+
+
+def test_an_apps_own_error_is_not_passed_on(site: Site) -> None:
+    app = ClientApp(mods=[shield_mod()])
+
+    @app.train()
+    def train(asked: Message, context: Context) -> Message:
+        return Message(Error(0, SECRET), reply_to=asked)
+
+    @app.evaluate()
+    def evaluate(asked: Message, context: Context) -> Message:
+        return SECRET  # type: ignore[return-value]
+
+    refused(app(order(), site.context), words.APP_FAILED)
+    refused(app(order("evaluate"), site.context), words.APP_FAILED)
+
+
+def test_a_reply_carries_none_of_the_apps_metadata(site: Site) -> None:
+    app = ClientApp(mods=[shield_mod()])
+
+    @app.train()
+    def train(asked: Message, context: Context) -> Message:
+        other = message(RecordDict({"metrics": MetricRecord({"num-examples": 1})}))
+        other.metadata.message_type = f"train.{SECRET.replace('-', '_')}"
+        return other
+
+    asked = order()
+    reply = app(asked, site.context)
+    assert reply.metadata.message_type == "train"
+    assert reply.metadata.reply_to_message_id == asked.metadata.message_id
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda site: site.policy.unlink(),
+        lambda site: site.write("shield = ["),
+        lambda site: site.write(""),
+        lambda site: site.write(DP + "secret = 1\n"),
+        lambda site: site.write('shield = {kind = "soteria"}\n'),
+        lambda site: site.write('shield = {kind = "mingle", attribute = "sex"}\n'),
+        lambda site: site.write(SPARSE + "[budget]\nepsilon = 1.0\ndelta = 1e-5\n"),
+        lambda site: site.context.node_config.update({"fedveil-policy": 3}),
+        lambda site: site.context.node_config.clear(),
+    ],
+    ids=["missing", "no TOML", "empty", "unknown key", "by record", "on input", "no epsilon", "no path", "unnamed"],
+)
+def test_without_a_usable_policy_the_app_is_not_even_asked(site: Site, break_it: Callable[[Site], None]) -> None:
+    asked_for = []
+    app = app_of(shield_mod(), reply=lambda asked: asked_for.append(1) or RecordDict())
+    break_it(site)
+    for kind in ("train", "evaluate", "query"):
+        refused(app(order(kind), site.context), words.NO_POLICY)
+    assert not asked_for
+
+
+def test_the_sites_log_names_the_file_and_the_key(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    site.write('shield = {kind = "dp-gaussian", clip = 1.0, sigm = 4.0}\n')
+    app_of(shield_mod())(order(), site.context)
+    (line,) = [one.getMessage() for one in caplog.records]
+    assert str(site.policy) in line
+    assert "shield" in line
+    assert "'sigm'" in line
+    assert "\n" not in line
+
+
+# The budget.
+
+
+def test_no_more_messages_leave_than_the_budget_has(site: Site) -> None:
+    site.write(DP + "[budget]\nmessages = 3\n")
+    worked = []
+
+    def reply(asked: Message) -> RecordDict:
+        worked.append(1)
+        return RecordDict({"arrays": record(trained(asked))})
+
+    app = app_of(shield_mod(), reply=reply)
+    replies = [app(order(), site.context) for _ in range(6)]
+    assert [own.has_error() for own in replies] == [False] * 3 + [True] * 3
+    for own in replies[3:]:
+        refused(own, words.NO_BUDGET)
+    assert len(worked) == 3  # no work for nothing
+    assert len(site.lines) == 3
+    refused(app(order("evaluate"), site.context), words.NO_BUDGET)
+    # Another run of the same node, or a new node with this ledger, has no budget either.
+    site.context = Context(99, 1, site.context.node_config, RecordDict(), {})
+    refused(app(order(), site.context), words.NO_BUDGET)
+
+
+def test_epsilon_is_kept_when_the_noise_changes(site: Site) -> None:
+    budget = "[budget]\nepsilon = 3.0\ndelta = 1e-5\n"
+    app = app_of(shield_mod())
+    site.write('shield = {kind = "dp-gaussian", clip = 1.0, sigma = 4.0}\n' + budget)
+    assert not app(order(), site.context).has_error()
+    site.write('shield = {kind = "dp-gaussian", clip = 1.0, sigma = 8.0}\n' + budget)
+    sent = 1
+    while not app(order(), site.context).has_error():
+        sent += 1
+        assert sent < 50
+    mu = np.sqrt(0.5**2 + (sent - 1) * 0.25**2)
+    assert gaussian_epsilon(1 / mu, 1e-5) <= 3.0 < gaussian_epsilon(1 / np.sqrt(mu**2 + 0.25**2), 1e-5)
+    assert json.loads(site.lines[-1])["totals"]["epsilon"] == pytest.approx(gaussian_epsilon(1 / mu, 1e-5))
+    assert len({json.loads(line)["policy"] for line in site.lines}) == 2  # the change is written down
+
+
+def test_what_left_without_a_guarantee_counts_for_ever(site: Site) -> None:
+    site.write(SPARSE)
+    app = app_of(shield_mod())
+    assert not app(order(), site.context).has_error()
+    site.write(DP + "[budget]\nepsilon = 100.0\ndelta = 1e-5\n")
+    refused(app(order(), site.context), words.NO_BUDGET)
+
+
+def test_evaluations_have_a_budget_of_their_own_if_the_policy_says_so(site: Site) -> None:
+    site.write(DP + "[budget]\nmessages = 1\nevaluations = 2\n")
+    quiet = app_of(shield_mod(), reply=lambda _: RecordDict({"metrics": MetricRecord({"num-examples": 5})}))
+    assert not app_of(shield_mod())(order(), site.context).has_error()
+    assert [quiet(order("evaluate"), site.context).has_error() for _ in range(3)] == [False, False, True]
+
+
+def test_a_policy_takes_effect_at_the_next_message(site: Site) -> None:
+    app = app_of(shield_mod())
+    site.write('shield = {kind = "none"}\n')
+    first = arrays_in(app(order(), site.context))["0.weight"]
+    np.testing.assert_allclose(first, trained(order())["0.weight"], rtol=1e-6)
+    site.write(DP)
+    second = arrays_in(app(order(), site.context))["0.weight"]
+    assert np.abs(second - first).max() > 0.5
+    one, two = (json.loads(line) for line in site.lines)
+    assert one["policy"] != two["policy"]
+    assert one["shield"].startswith("Identity")
+    assert two["shield"].startswith("DPGaussian")
+
+
+# The ledger.
+
+
+def test_the_entry_is_on_the_disk_when_the_reply_leaves(site: Site) -> None:
+    asked = order()
+    app_of(shield_mod())(asked, site.context)
+    entry = json.loads(site.lines[0])
+    assert (entry["run"], entry["message"], entry["kind"]) == (11, asked.metadata.message_id, "update")
+    assert entry["costs"] == [{"mechanism": "gaussian", "amount": 0.5}]
+    assert entry["told"] == ["num-examples"]
+    assert json.loads(site.head.read_text()) == {"count": 1, "hash": entry["hash"]}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda site: site.ledger.write_text(site.ledger.read_text().replace('"updates":2', '"updates":1')),
+        lambda site: site.ledger.write_text("\n".join(site.lines[:1]) + "\n"),
+        lambda site: site.ledger.write_text("\n".join(reversed(site.lines)) + "\n"),
+        lambda site: site.ledger.unlink(),
+        lambda site: site.head.unlink(),
+        lambda site: site.head.write_text('{"count":0,"hash":"' + "0" * 64 + '"}\n'),
+        lambda site: site.head.write_text("[]"),
+        lambda site: (site.ledger.unlink(), site.head.unlink()),
+        lambda site: (site.ledger.unlink(), site.ledger.mkdir()),
+    ],
+    ids=["edited", "cut", "reordered", "gone", "headless", "set back", "no head", "both gone", "a folder"],
+)
+def test_with_a_ledger_that_was_changed_nothing_is_sent(site: Site, spoil: Callable[[Site], None]) -> None:
+    app = app_of(shield_mod())
+    for _ in range(2):
+        assert not app(order(), site.context).has_error()
+    spoil(site)
+    refused(app(order(), site.context), words.NO_LEDGER)
+    refused(app(order("evaluate"), site.context), words.NO_LEDGER)
+
+
+def test_a_ledger_set_back_as_a_whole_is_noticed_while_the_node_lives(site: Site) -> None:
+    app = app_of(shield_mod())
+    app(order(), site.context)
+    old = site.ledger.read_bytes(), site.head.read_bytes()
+    app(order(), site.context)
+    site.ledger.write_bytes(old[0])
+    site.head.write_bytes(old[1])
+    refused(app(order(), site.context), words.NO_LEDGER)
+    # A node that remembers nothing cannot know; the documentation says so.
+    site.context.state = RecordDict()
+    assert not app(order(), site.context).has_error()
+
+
+def test_a_ledger_that_is_changed_while_the_app_works_is_noticed(site: Site) -> None:
+    app_of(shield_mod())(order(), site.context)
+
+    def meanwhile(asked: Message) -> RecordDict:
+        site.ledger.write_text(site.ledger.read_text().replace("0.5", "0.4"))
+        return RecordDict({"arrays": record(trained(asked))})
+
+    refused(app_of(shield_mod(), reply=meanwhile)(order(), site.context), words.NO_LEDGER)
+
+
+def test_an_app_cannot_make_the_node_forget_its_ledger(site: Site) -> None:
+    app_of(shield_mod())(order(), site.context)
+
+    def forgets(asked: Message) -> RecordDict:
+        site.context.state.clear()
+        site.ledger.unlink()
+        site.head.unlink()
+        return RecordDict({"arrays": record(trained(asked))})
+
+    refused(app_of(shield_mod(), reply=forgets)(order(), site.context), words.NO_LEDGER)
+
+
+def test_two_mods_in_one_app_are_refused_at_once(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    refused(app_of(shield_mod(), shield_mod())(order(), site.context), words.NO_LEDGER)
+    assert any("two mods" in one.getMessage() for one in caplog.records)
+    assert site.lines == []
+    assert not app_of(shield_mod())(order(), site.context).has_error()  # and the ledger is free again
+
+
+HOLD = """
+import sys
+from fedveil.flower.ledger import Ledger
+with Ledger(sys.argv[1]).claimed():
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_ledger_that_another_process_holds_is_waited_for_and_no_longer(site: Site) -> None:
+    command = [sys.executable, "-c", HOLD, str(site.ledger)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        refused(app_of(shield_mod(wait=0.2))(order(), site.context), words.NO_LEDGER)
+        other.communicate("go\n", timeout=30)
+    assert not app_of(shield_mod())(order(), site.context).has_error()
+
+
+def test_where_the_ledger_cannot_be_written_nothing_is_sent(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    site.write(DP + 'ledger = "file/ledger.jsonl"\n')
+    worked = []
+    app = app_of(shield_mod(), reply=lambda asked: worked.append(1) or RecordDict())
+    refused(app(order(), site.context), words.NO_LEDGER)
+    assert not worked
+
+
+def test_on_a_full_disk_nothing_is_sent(site: Site) -> None:
+    resource = pytest.importorskip("resource")
+    app = app_of(shield_mod())
+    assert not app(order(), site.context).has_error()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (site.ledger.stat().st_size + 100, before[1]))
+    try:
+        reply = app(order(), site.context)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    refused(reply, words.NO_LEDGER)
+    # The half-written entry is no entry, and the next message is written over it.
+    assert not app(order(), site.context).has_error()
+    assert [json.loads(line)["number"] for line in site.lines] == [1, 2]
+
+
+# Zoos.
+
+
+@pytest.fixture
+def hiding(tmp_path: Path) -> Site:
+    small_zoo().save(tmp_path / "sex.safetensors")
+    return Site(tmp_path, RECUP)
+
+
+RECUP = (
+    'shield = {kind = "recup", budget = 0.01}\n[hide]\nsex = 1.0\n[zoo]\nsex = "sex.safetensors"\n'
+    f'[own]\nsex = "{VALUES["sex"][1]}"\n'
+)
+
+
+def network_arrays() -> dict[str, np.ndarray]:
+    return {name: own.numpy() for name, own in small_network().state_dict().items()}
+
+
+def test_recup_changes_an_update_within_its_budget(hiding: Site) -> None:
+    app = app_of(shield_mod())
+    asked = order(arrays=network_arrays())
+    true = trained(asked, 1e-4)
+    app = app_of(shield_mod(), reply=lambda _: RecordDict({"arrays": record(true)}))
+    left = arrays_in(app(asked, hiding.context))
+    moved = max(np.abs(left[key] - true[key]).max() for key in true)
+    assert 0.001 < moved <= 0.01 * (1 + 1e-3)
+    hiding.write(RECUP.replace(f'"{VALUES["sex"][1]}"', f'"{VALUES["sex"][0]}"'))
+    other = arrays_in(app(order(arrays=network_arrays()), hiding.context))
+    assert any(not np.array_equal(other[key], left[key]) for key in left)  # it depends on the site's own value
+
+
+def test_recup_works_for_arrays_without_names(hiding: Site) -> None:
+    app = ClientApp(client_fn=lambda context: Plain().to_client(), mods=[shield_mod()])
+    reply = app(fit_order(list(network_arrays().values())), hiding.context)
+    assert not reply.has_error()
+    swapped = list(network_arrays().values())[::-1]
+    refused(app(fit_order(swapped), hiding.context), words.NOT_SHIELDED)
+
+
+def test_a_zoo_for_another_layout_is_refused(hiding: Site) -> None:
+    refused(app_of(shield_mod())(order(), hiding.context), words.NOT_SHIELDED)
+    renamed = {f"net.{key}": own for key, own in network_arrays().items()}
+    refused(app_of(shield_mod())(order(arrays=renamed), hiding.context), words.NOT_SHIELDED)
