@@ -9,7 +9,7 @@ from fedveil.certificates.rate import certify_information, certify_rate_accuracy
 from fedveil.data.attribute_data import Split
 from fedveil.federation.run import Run
 from fedveil.games.attri_fed import AttriFed
-from fedveil.rate.measuring import OBSERVERS, Released, fitted_code, held_out
+from fedveil.rate.measuring import Released, fitted_code, held_out_terms
 from fedveil.shields.message import Kind
 from fedveil.shields.shield import Identity
 
@@ -32,8 +32,7 @@ def rate_certificates(run: Run, attribute: str, seed: int = 0) -> tuple[Certific
     released = Released.of_run(run, game.reach, draws=100, seed=seed)
     code = fitted_code(released)
     found: list[Certificate] = []
-    for observer in OBSERVERS:
-        terms = held_out(released, data, attribute, code, observer, seed)
+    for observer, terms in held_out_terms(released, data, attribute, code, seed).items():
         for certify in (certify_information, certify_rate_accuracy):
             one = certify(terms, observer=observer)
             named = one.quantity if observer == "sender known" else f"{one.quantity}, {observer}"
