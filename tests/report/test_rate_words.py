@@ -1,0 +1,80 @@
+"""The sentence on compressed representations: the server's bound, never the stranger's, and never a broken one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from made_study import METHODS, Law, Made
+
+from fedveil.report import in_words
+from fedveil.report.gather import gather
+from fedveil.report.sound import pair_of
+from fedveil.studies.results import StudyResults, open_study
+
+STRANGER, SERVER = 0.11, 0.83
+
+
+def bound(quantity: str, value: float, observer: str) -> dict[str, Any]:
+    return {
+        "certified": True,
+        "quantity": quantity if observer == "sender known" else f"{quantity}, {observer}",
+        "bound": value,
+        "direction": "upper",
+        "confidence": 0.95,
+        "assumptions": {"observer": observer},
+        "does_not_cover": [],
+        "method": f"rate certificate, {observer}",
+        "citation": "chain rule",
+    }
+
+
+def study(folder: Path, *, server: float = SERVER, playing: bool = True) -> StudyResults:
+    """A made study whose method "coded" has rate certificates about sex in each of its cells."""
+    Made(methods={"none": METHODS["none"], "coded": Law((None,), (0.4,), (0.95,))}).write(folder)
+    for path in folder.glob("cells/m1-*/result.json"):
+        result = json.loads(path.read_text())
+        result["certificates"]["sex"] = [
+            bound("information (bits)", STRANGER, "sender unknown"),
+            bound("accuracy", 0.9, "sender unknown"),
+            bound("information (bits)", server, "sender known"),
+            bound("accuracy", 0.93, "sender known"),
+        ]
+        path.write_text(json.dumps(result))
+    if playing:
+        facts = json.loads((folder / "study.json").read_text())
+        facts["study"]["methods"][1]["game"] = {"kind": "attri-fed"}
+        (folder / "study.json").write_text(json.dumps(facts))
+    return open_study(folder)
+
+
+def said(results: StudyResults, attribute: str = "sex") -> dict[str, str]:
+    return {one.about: one.text for one in in_words(results, "income", attribute)}
+
+
+def test_the_bound_that_is_told_is_the_one_for_a_server_that_knows_the_sender(tmp_path: Path) -> None:
+    results = study(tmp_path)
+    told = said(results)["rate"]
+    assert "coded tells at most 0.83 bits about sex, also to a server that knows the sender" in told
+    assert "by Fano's inequality only excludes accuracies above 0.93: bits say little about accuracy." in told
+    assert "0.11" not in told
+    assert "Corollary 1" in told
+    pairs = [[pair_of(results, "income", "sex")]]
+    shown = {one["quantity"]: one["bound"] for one in gather(results, pairs, ["sex"])["certificates"][0][1]}
+    assert shown["information (bits)"] == SERVER  # kept apart from the stranger's, which is tighter
+    assert shown["information (bits), sender unknown"] == STRANGER
+
+
+def test_without_a_certificate_only_corollary_1_is_spoken_of_and_elsewhere_nothing(tmp_path: Path) -> None:
+    told = said(study(tmp_path / "a"), "race")["rate"]
+    assert told.endswith("no defence included.")
+    assert "rate" not in said(study(tmp_path / "b", playing=False), "race")
+    assert "Corollary 1" in said(study(tmp_path / "c", playing=False))["rate"]
+
+
+def test_a_bound_that_attackers_exceed_is_not_told_as_certified(tmp_path: Path) -> None:
+    results = study(tmp_path, server=0.0)
+    told = said(results)
+    assert "certified is" not in told["rate"]
+    assert told["contradiction"].startswith("CONTRADICTION: with coded")
