@@ -28,7 +28,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_origin
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -39,6 +39,7 @@ from fedveil.policy import Policy, read_text
 from fedveil.shields.message import Kind
 from fedveil.shields.shield import Chain, Shield
 from fedveil.studies.parts import fitting, make, settings_of, shield_class
+from fedveil.studies.parts import members as members_of
 
 if TYPE_CHECKING:
     from fedveil.zoo.zoo import Zoo
@@ -180,6 +181,7 @@ class SitePolicy:
     def _one(self, kind: type[Shield], settings: Mapping[str, Any], zoos: Mapping[str, Zoo]) -> Shield:
         where = f"{self.path}: shield"
         chosen = {name: value for name, value in settings.items() if name != "kind"}
+        _check_texts(kind, chosen, where)
         if "zoos" not in settings_of(kind):
             made: Shield = make(kind, chosen, where)
             _check_place(settings["kind"], made, where)
@@ -260,6 +262,15 @@ def _check_place(kind: str, shield: type[Shield] | Shield, where: str) -> None:
         f"{where}.kind: {kind} works on {', '.join(sorted(shield.acts_on))}, and a mod sees the update alone: it "
         "belongs where those leave"
     )
+
+
+def _check_texts(kind: type[Shield], chosen: Mapping[str, Any], where: str) -> None:
+    """Refuse a number in quotes: TOML tells the two apart, and so should whoever writes it."""
+    known = settings_of(kind)
+    for name, value in chosen.items():
+        allowed = members_of(known[name].annotation) if name in known else (Any,)
+        if isinstance(value, str) and not {str, Any} & set(allowed) and all(get_origin(own) is None for own in allowed):
+            raise InputError(f"{where}.{name}: {value!r} is a text and should be a number; leave the quotes out")
 
 
 def _quietly(kind: type[Shield], chosen: Mapping[str, Any], made_of: Callable[..., Shield], where: str) -> Shield:

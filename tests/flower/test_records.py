@@ -1,0 +1,89 @@
+"""Flower's records as flat updates, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from flower_site import record, weights
+from flwr.app import RecordDict
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedveil.federation.layout import Layout
+from fedveil.flower.records import Places, RecordsError, answer_of, arrays_of, came_with, check_same, content_of
+from fedveil.updates.segments import Segment
+
+SHAPES = st.lists(st.lists(st.integers(1, 3), max_size=3).map(tuple), min_size=1, max_size=5)
+KINDS = st.sampled_from([np.float16, np.float32, np.float64, np.int64, np.uint8])
+
+
+@given(SHAPES, st.data())
+def test_an_update_moves_what_came_to_what_was_reached(shapes: list[tuple[int, ...]], data: st.DataObject) -> None:
+    draw = np.random.default_rng(0)
+    kinds = [np.float32, *(data.draw(KINDS) for _ in shapes[1:])]
+    came, reached = {}, {}
+    for place, (shape, kind) in enumerate(zip(shapes, kinds, strict=True)):
+        came[f"{place}.w"] = np.asarray(10 * draw.random(size=shape)).astype(kind)
+        reached[f"{place}.w"] = np.asarray(10 * draw.random(size=shape)).astype(kind)
+    places = Places.of(came)
+    left = places.moved(came, places.update(came, reached))
+    assert list(left) == list(came)
+    for key, own in left.items():
+        assert own.dtype == came[key].dtype
+        assert own.shape == came[key].shape
+        if own.dtype.kind == "f":
+            precision = float(np.finfo(own.dtype).eps)
+            np.testing.assert_allclose(own, reached[key], rtol=4 * precision, atol=8 * precision)
+        else:
+            np.testing.assert_array_equal(own, came[key])
+
+
+def test_no_update_leaves_weights_bit_by_bit() -> None:
+    came = weights()
+    places = Places.of(came)
+    left = places.moved(came, places.update(came, came))
+    for key, own in came.items():
+        assert own.tobytes() == left[key].tobytes()
+
+
+def test_segments_say_where_each_array_lies() -> None:
+    places = Places.of(weights())
+    assert [(own.name, own.shape, own.start, own.statistic) for own in places.segments] == [
+        ("0.weight", (4, 3), 0, False),
+        ("0.bias", (4,), 12, False),
+        ("1.running_var", (4,), 16, True),
+    ]
+
+
+def test_a_state_is_put_in_the_order_of_fedveils_own_layout() -> None:
+    network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
+    layout = Layout.of(network)
+    segments = tuple(
+        Segment("model", own.name, own.shape, own.start, own.start >= layout.trained)
+        for own in layout.parameters + layout.buffers
+    )
+    state = {name: own.numpy() for name, own in network.state_dict().items()}
+    zero = {name: np.zeros_like(own) for name, own in state.items()}
+    for named in (state, {f"model.{name}": own for name, own in state.items()}):
+        flat = Places.of(named, segments).update(dict(zip(named, zero.values(), strict=True)), named)
+        torch.testing.assert_close(flat[0], layout.flatten(network))
+    with pytest.raises(RecordsError, match=r"'2\.bias' of shape \(2,\) is missing here"):
+        Places.of({("other" if name == "2.bias" else name): own for name, own in state.items()}, segments)
+
+
+def test_arrays_that_are_none_are_refused() -> None:
+    for bad in (np.array(["a"]), np.array([1 + 2j]), np.array(["2020-01-01"], dtype="datetime64[D]")):
+        with pytest.raises(RecordsError, match="plain numbers"):
+            arrays_of(record({"w": bad}))
+
+
+def test_what_goes_out_is_new() -> None:
+    content = RecordDict({"arrays": record(weights())})
+    came = came_with(content)
+    answer = answer_of(content, came)
+    assert answer.arrays is not None
+    check_same(came["arrays"], answer.arrays)
+    out = content_of(answer, answer.arrays, {})
+    assert list(out) == ["arrays"]
+    assert out["arrays"] is not content["arrays"]
