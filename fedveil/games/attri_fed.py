@@ -100,7 +100,7 @@ class AttriFed(Game):
             raise InputError("attri-fed: start must lie in (0, 1], growth must be at least 1")
         if not self.names or len(set(self.names)) < len(self.names):
             raise InputError("attri-fed: name at least one attribute, and each once")
-        if self.prior == "joint" or self.rounding > 0:
+        if self._joint or self._by_rate:
             all_cells(self.width, self.reach)  # refuses more cells than can be gone through
 
     @property
@@ -111,6 +111,10 @@ class AttriFed(Game):
     @property
     def _enforces(self) -> bool:
         return self.variant == "eeo" and self.gamma > 0
+
+    @property
+    def _joint(self) -> bool:
+        return self.compresses and self.prior == "joint"
 
     @property
     def _by_rate(self) -> bool:
@@ -129,7 +133,7 @@ class AttriFed(Game):
         classes = task_classes(shape)
         values = {name: shape.attributes[name] for name in self.names}
         made = networks.attri_fed_networks(
-            self.networks, shape.features, self.width, self.reach if self.prior == "joint" else None
+            self.networks, shape.features, self.width, self.reach if self._joint else None
         )
         seated = {"encoder": made.encoder, "head": made.head(classes), "rate": made.rate}
         seated["helper"] = made.helper(sum(values.values()), classes)
