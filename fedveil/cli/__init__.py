@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from fedveil import __version__
-from fedveil.cli import audit, data, demo, flower, leak, report, reproduce, run, schema, tune, zoo
+from fedveil.cli import audit, data, demo, flower, leak, ledger, report, reproduce, run, schema, tune, zoo
 from fedveil.errors import InputError, InterruptedWork
 
 # Typer carries click under another name in newer versions; the base of its faults is the same in all.
@@ -29,6 +29,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("leak")(leak.leak)
 app.command("audit")(audit.audit)
+app.command("ledger")(ledger.ledger)
 app.command("run")(run.run)
 app.command("tune")(tune.tune)
 app.command("reproduce")(reproduce.reproduce)
