@@ -1,0 +1,58 @@
+"""Shadow nodes: the attacker's own, run in this process through the very ClientApp, mods and all, that real nodes run.
+
+Whoever runs the server has the app and the weights that it sent. With records of its own, whose owners' attributes it
+knows, it learns what updates of such people look like behind the same shield.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.supercore.task_identity import TaskIdentity
+
+from fedveil.errors import InputError
+from fedveil.flower.records import Places, arrays_of, check_same
+
+Setting = str | int | float | bool
+
+
+def shadow_updates(
+    app: ClientApp,
+    weights: ArrayRecord,
+    nodes: Sequence[Mapping[str, Setting]],
+    run_config: Mapping[str, Setting],
+    record: str = "arrays",
+) -> npt.NDArray[np.floating]:
+    """Return (n, d): what nodes with these node configs send when they are asked to train these weights.
+
+    Args:
+        app: the app under audit; its mods run as on a real node.
+        weights: what the server sends in the round that is attacked.
+        nodes: node configs, one each.
+        run_config: the run's.
+        record: the name under which the app expects the weights.
+    """
+    came = arrays_of(weights)
+    places = Places.of(came)
+    found: list[Any] = []
+    before = TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+    try:
+        for number, config in enumerate(nodes):
+            content = RecordDict({record: weights.copy(), "config": ConfigRecord({"server-round": 1})})
+            message = Message(content, dst_node_id=number + 2, message_type="train")
+            message.metadata.__dict__["_message_id"] = f"shadow-{number}"
+            reply = app(message, Context(1, number + 2, dict(config), RecordDict(), dict(run_config)))
+            if reply.has_error():
+                raise InputError(f"shadow node {number}: {reply.error.reason}")
+            reached = arrays_of(reply.content.array_records[record])
+            check_same(came, reached)
+            found.append(places.update(came, reached)[0].numpy())
+    finally:
+        TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id = before
+    return np.stack(found)
