@@ -48,8 +48,8 @@ class AttriFed(Game):
             all).
         networks: "paper" (1024-1024) or "light" (256-128).
         prior: q in training, "factorised" (as in the paper) or "joint", for few numbers of few levels.
-        rounding: weight μ of the rate in rounding: sent are the whole numbers c with the least ‖ŷ − c‖² + μ·bits(c) by
-            the prior, which stage 3 fits to them (Chou, Lookabaugh and Gray 1989); 0: the nearest.
+        rounding: weight μ of the rate: sent are the whole numbers c with the least ‖ŷ − c‖² + μ·bits(c), by the prior
+            that stage 3 fits to them (Chou et al. 1989); 0: the nearest.
         rate_per_input: divide the bits by the number of inputs, as the authors did; never with "bound".
         start, growth, steps: the extra terms' weights are start·growth^k, at most 1, over so many steps.
         initial_rounds, private_rounds, federated_rounds: of the three stages.
