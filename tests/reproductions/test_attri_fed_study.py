@@ -108,3 +108,21 @@ def test_more_participants_than_records_are_refused(tmp_path):
     preset = Preset("attri-fed/small", "small", [], [], experiment=make_experiment({**SMALL, "samples": 10**6}, "here"))
     with pytest.raises(InputError, match="fewer participants"):
         run_experiment(preset, "quick", tmp_path, fresh=False, json=False, console=Console(quiet=True))
+
+
+def test_tables_have_an_oracle_that_leaves_out_columns(tmp_path):
+    none = {"variant": "none", "initial_rounds": 3}
+    told = {
+        **SMALL,
+        "data": {"source": "adult", "target": "income", "attribute": "sex", "test": 2000, "options": {"tasks": False}},
+        "samples": 300,
+        "methods": [
+            {"name": "none", "game": none},
+            {"name": "oracle", "game": none, "shield": {"kind": "drop-columns", "columns": 5, "attribute": "sex"}},
+        ],
+    }
+    preset = Preset("attri-fed/small", "small", [], [], experiment=make_experiment(told, "here"))
+    run_experiment(preset, "quick", tmp_path, fresh=False, json=False, console=Console(quiet=True))
+    rows = {row["method"]: row for row in json.loads((tmp_path / "reproduced.json").read_text())["shows"]["rows"]}
+    read = {name: row["server"]["balanced_accuracy"]["estimate"] for name, row in rows.items()}
+    assert read["oracle"] < read["none"] - 0.02
