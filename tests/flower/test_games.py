@@ -18,6 +18,8 @@ from fedveil.errors import InputError
 from fedveil.federation.run import Run
 from fedveil.flower import wire
 from fedveil.flower.fleet import FlowerFleet
+from fedveil.flower.mod import shield_mod
+from fedveil.flower.new_app import METRICS
 from fedveil.flower.node import client_app
 from fedveil.flower.setup import Setup
 from fedveil.studies.cells import load_data
@@ -262,3 +264,25 @@ def test_run_configs_name_a_cell(tmp_path: Path) -> None:
     assert Setup.read(path, {"strength": 2.0, "seed": 3}).seed == 3
     with pytest.raises(InputError, match=r"no method 'methud'.*method"):
         Setup.read(path, {"method": "methud"})
+
+
+def test_a_sites_policy_holds_for_games_too(tmp_path: Path) -> None:
+    path = study_file(tmp_path, GAMES["adversarial"])
+    grid, setup, fleet, said = on_grid(path, reveal=False)
+    listed = ", ".join(f'"{name}"' for name in METRICS)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'shield = {{kind = "sparsify", p = 0.9}}\nmetrics = [{listed}]\n[budget]\nmessages = 1\n')
+    node = next(iter(grid.nodes))
+    _, context = grid.nodes[node]
+    context.node_config["fedveil-policy"] = str(policy)
+    grid.nodes[node] = (client_app(path, mods=[shield_mod(seed=0)]), context)
+    run = setup.run(fleet=fleet)
+    run.play(2, record=[1])
+    ((_, devices, updates),) = run.recorded
+    shares = {
+        int(device): float((update != 0).double().mean()) for device, update in zip(devices, updates, strict=True)
+    }
+    assert shares[0] == pytest.approx(0.1, abs=0.01)
+    assert shares[1] > 0.9
+    assert run.history[1].silent == 1
+    assert "device 0 sent nothing in round 2: fedveil: nothing was sent: the site's budget is spent" in said
