@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import logging
 import tomllib
 import warnings
@@ -159,7 +160,7 @@ class SitePolicy:
     def make(self) -> Shield:
         """Make the shield; refused are those that cannot work on an update alone, and an ε that none can keep."""
         kinds = [self._kind(settings["kind"]) for settings in self.shields]
-        if not any("zoos" in settings_of(kind) for kind in kinds):
+        if not any("zoos" in _settings(kind) for kind in kinds):
             for table, own in (("hide", self.hide), ("zoo", self.zoo), ("own", self.own)):
                 if own:
                     named = ", ".join(settings["kind"] for settings in self.shields)
@@ -172,7 +173,7 @@ class SitePolicy:
 
     def _kind(self, kind: str) -> type[Shield]:
         try:
-            found: type[Shield] = shield_class(kind)
+            found = _registered(kind)
         except InputError as fault:
             raise InputError(f"{self.path}: shield.kind: {fault}") from None
         _check_place(kind, found, f"{self.path}: shield")
@@ -182,7 +183,7 @@ class SitePolicy:
         where = f"{self.path}: shield"
         chosen = {name: value for name, value in settings.items() if name != "kind"}
         _check_texts(kind, chosen, where)
-        if "zoos" not in settings_of(kind):
+        if "zoos" not in _settings(kind):
             made: Shield = make(kind, chosen, where)
             _check_place(settings["kind"], made, where)
             return made
@@ -238,6 +239,18 @@ class SitePolicy:
         return {f"u:{name}": torch.tensor([zoo.values.index(self.own[name])]) for name, zoo in zoos.items()}
 
 
+@functools.cache
+def _registered(kind: str) -> type[Shield]:
+    """Return a shield's class; all installed packages are looked through once in a process, not at every message."""
+    found: type[Shield] = shield_class(kind)
+    return found
+
+
+@functools.cache
+def _settings(kind: type[Shield]) -> dict[str, inspect.Parameter]:
+    return settings_of(kind)
+
+
 def _check_place(kind: str, shield: type[Shield] | Shield, where: str) -> None:
     """Refuse what needs more than an update, and say where it belongs."""
     if shield.by_record:
@@ -266,7 +279,7 @@ def _check_place(kind: str, shield: type[Shield] | Shield, where: str) -> None:
 
 def _check_texts(kind: type[Shield], chosen: Mapping[str, Any], where: str) -> None:
     """Refuse a number in quotes: TOML tells the two apart, and so should whoever writes it."""
-    known = settings_of(kind)
+    known = _settings(kind)
     for name, value in chosen.items():
         allowed = members_of(known[name].annotation) if name in known else (Any,)
         if isinstance(value, str) and not {str, Any} & set(allowed) and all(get_origin(own) is None for own in allowed):
@@ -275,7 +288,7 @@ def _check_texts(kind: type[Shield], chosen: Mapping[str, Any], where: str) -> N
 
 def _quietly(kind: type[Shield], chosen: Mapping[str, Any], made_of: Callable[..., Shield], where: str) -> Shield:
     """Make a shield with zoos; what it warns of goes to the site's log, where the person can read it."""
-    known = settings_of(kind)
+    known = _settings(kind)
     for name in chosen:
         if name not in known:
             raise InputError(f"{where}: unknown setting {name!r}: {nearest(name, known)}")

@@ -6,6 +6,7 @@ Between any two clipped updates, in the local model. Metrics that leave beside a
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ def epsilon_of(costs: Iterable[Cost], delta: float) -> float:
     return min(_gaussian(mu, delta) + sum(pure), _gaussian(mu, delta / 2) + _pure(pure, delta / 2))
 
 
+@functools.lru_cache(maxsize=64)  # one message asks for the same figure several times
 def _gaussian(mu: float, delta: float) -> float:
     from fedveil.certificates import gaussian_epsilon
 

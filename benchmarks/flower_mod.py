@@ -1,0 +1,161 @@
+"""What `shield_mod` adds to a Flower client's training, side by side in one process.
+
+    python benchmarks/flower_mod.py [--quick] [--json]
+
+The network of Flower's PyTorch tutorial (two convolutions, three fully connected layers: 62 006 weights) is trained for
+one epoch on 500 made pictures of 32×32 pixels, in batches of 32, by a `ClientApp` that is called as the runtime calls
+it. The same app with the mod and without takes turns, of which the fastest of each counts; the overhead is (with −
+without) / without. All of the mod's work for a message is in it: reading policy and ledger, two checks of the chain,
+decoding, shielding, and waiting for the disk; what a new process needs once, to import fedveil, is told beside. RecUP's
+zoo of 20 members is loaded at every message as in a new process, and once as where one process answers several. With
+`--json` the last line of stdout is `{"overhead": {"dp-gaussian": …, "sparsify": …, "recup": …, …}}`, shares of training
+time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, Context, Message, Metadata, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+from torch.nn import functional
+
+from fedveil.exposure import network_segments
+from fedveil.flower import policy_file, shield_mod
+from fedveil.zoo import fit_zoo, spread_widths
+
+BATCH = 32
+POLICIES = {
+    "dp-gaussian": 'shield = {kind = "dp-gaussian", clip = 1.0, sigma = 40.0}\n'
+    "[budget]\nepsilon = 8.0\ndelta = 1e-5\nmessages = 100000\n",
+    "dp-laplace": 'shield = {kind = "dp-laplace", clip = 1.0, scale = 40.0}\n',
+    "sparsify": 'shield = {kind = "sparsify", p = 0.9}\n',
+    "quantise": 'shield = {kind = "quantise", bits = 8}\n',
+    "recup": 'shield = {kind = "recup", budget = 0.01}\n'
+    'hide = {u = 1.0}\nzoo = {u = "zoo.safetensors"}\nown = {u = "b"}\n',
+}
+
+
+def network() -> nn.Sequential:
+    """Return the tutorial's network."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        *(nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)),
+    )
+
+
+def app(records: int, *mods: object) -> ClientApp:
+    """Return the app: one epoch over made pictures."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(records, 3, 32, 32, generator=generator)
+    y = torch.randint(10, (records,), generator=generator)
+    model = network()
+    made = ClientApp(mods=list(mods))
+
+    @made.train()
+    def train(asked: Message, context: Context) -> Message:
+        model.load_state_dict(asked.content["arrays"].to_torch_state_dict())
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        for rows in torch.randperm(records).split(BATCH):
+            optimiser.zero_grad()
+            loss = functional.cross_entropy(model(x[rows]), y[rows])
+            loss.backward()
+            optimiser.step()
+        told = MetricRecord({"num-examples": records})
+        return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": told}), reply_to=asked)
+
+    return made
+
+
+def write_zoo(folder: Path) -> None:
+    """Fit a zoo of the usual size for this network, on made updates: what its members read does not matter here."""
+    own = network_segments(network())
+    updates = torch.randn(60, own[-1].stop, generator=torch.Generator().manual_seed(1)) * 0.01
+    codes = np.arange(60, dtype=np.int64) % 2
+    fit_zoo(updates, codes, ("a", "b"), "u", own, widths=spread_widths(20, 128, 2048)).save(folder / "zoo.safetensors")
+
+
+def seconds(made: ClientApp, context: Context, arrays: ArrayRecord, turn: int) -> float:
+    """Time one message."""
+    told = Metadata(1, f"message-{turn}", 1, 7, "", "1", time.time(), 3600.0, "train")
+    asked = Message(content=RecordDict({"arrays": ArrayRecord(dict(arrays))}), metadata=told)
+    start = time.perf_counter()
+    reply = made(asked, context)
+    taken = time.perf_counter() - start
+    if reply.has_error():
+        raise SystemExit(f"{reply.error.reason}")
+    return taken
+
+
+def measure(name: str, folder: Path, records: int, turns: int, load: bool) -> tuple[float, float, float]:
+    """Return seconds without the mod and with it, and the overhead."""
+    (folder / f"{name}.toml").write_text(POLICIES[name], encoding="utf-8")
+    contexts = [Context(1, 7, {"fedveil-policy": str(folder / f"{name}.toml")}, RecordDict(), {}) for _ in range(2)]
+    plain, shielded = app(records), app(records, shield_mod())
+    arrays = ArrayRecord(network().state_dict())
+    found = []
+    for turn in range(turns + 1):
+        if load:
+            policy_file._loaded.cache_clear()
+        found.append((seconds(plain, contexts[0], arrays, turn), seconds(shielded, contexts[1], arrays, turn)))
+    found = found[1:]  # the first also imports
+    without, with_mod = (min(own) for own in zip(*found, strict=True))
+    return without, with_mod, with_mod / without - 1
+
+
+def import_seconds() -> float:
+    """Time the import of the mod in a new process that has torch and flwr already, as an app has."""
+    code = "import time, torch, flwr.clientapp; start = time.perf_counter(); from fedveil.flower import shield_mod; "
+    ran = subprocess.run([sys.executable, "-c", code + "print(time.perf_counter() - start)"], stdout=-1, check=True)
+    return float(ran.stdout)
+
+
+def main() -> None:
+    """Measure all of them and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer turns; DP-Gaussian, sparsification and RecUP alone")
+    parser.add_argument("--json", action="store_true", help="a last line in JSON")
+    parser.add_argument("--threads", type=int, default=1, help="of torch; one holds on a busy machine, too")
+    parser.add_argument("--turns", type=int, default=0, help="how often each is measured; 15, or 5 with --quick")
+    parser.add_argument("--records", type=int, default=500, help="pictures that a client trains on")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    logging.getLogger("fedveil.flower").setLevel(logging.ERROR)  # RecUP's warning, at every message
+    turns = options.turns or (5 if options.quick else 15)
+    names = ["dp-gaussian", "sparsify", "recup"] if options.quick else list(POLICIES)
+    table = Table(title=f"one epoch, {options.records} records, 62 006 weights", title_justify="left")
+    for column in ("shield", "without (ms)", "with (ms)", "overhead"):
+        table.add_column(column, justify="left" if column == "shield" else "right")
+    overhead = {}
+    with tempfile.TemporaryDirectory() as place:
+        for name in names:
+            folder = Path(place) / name
+            folder.mkdir()
+            if name == "recup":
+                write_zoo(folder)
+            ways = [(name, True), (f"{name}, zoo loaded", False)] if name == "recup" else [(name, False)]
+            for label, load in ways:
+                without, with_mod, share = measure(name, folder, options.records, turns, load)
+                table.add_row(label, f"{1e3 * without:.1f}", f"{1e3 * with_mod:.1f}", f"{100 * share:+.1f} %")
+                overhead[label] = round(share, 4)
+    Console().print(table)
+    print(f"once per process, to import the mod where torch and flwr are there: {import_seconds():.2f} s")
+    if options.json:
+        print(json.dumps({"overhead": overhead}))
+
+
+if __name__ == "__main__":
+    main()
