@@ -199,7 +199,7 @@ def test_commands_shown_exist_with_their_options(path: Path) -> None:
     shown = [line for block in blocks(path, "sh") for line in block.splitlines()]
     shown += re.findall(r"`(fedveil [a-z][^`]*)`", path.read_text(encoding="utf-8"))
     for line in shown:
-        call = re.search(r"\bfedveil ((?:data |zoo )?[a-z]+)\b([^#|]*)", line)
+        call = re.search(r"\bfedveil ((?:data |flower |zoo )?[a-z]+)\b([^#|]*)", line)
         if call:
             command = f"fedveil {call[1]}"
             assert command in known, line
