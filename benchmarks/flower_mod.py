@@ -33,7 +33,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedveil.exposure import network_segments
-from fedveil.flower import policy_file, shield_mod
+from fedveil.flower import shield_mod, site_shield
 from fedveil.zoo import fit_zoo, spread_widths
 
 BATCH = 32
@@ -109,7 +109,7 @@ def measure(name: str, folder: Path, records: int, turns: int, load: bool) -> tu
     found = []
     for turn in range(turns + 1):
         if load:
-            policy_file._loaded.cache_clear()
+            site_shield._loaded.cache_clear()
         found.append((seconds(plain, contexts[0], arrays, turn), seconds(shielded, contexts[1], arrays, turn)))
     found = found[1:]  # the first also imports
     without, with_mod = (min(own) for own in zip(*found, strict=True))

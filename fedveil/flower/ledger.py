@@ -8,6 +8,7 @@ everybody who may write only one of them. It cannot notice that the whole disk w
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -226,7 +227,7 @@ class Ledger:
                 os.ftruncate(handle, known.size)  # an entry that was never finished
                 os.lseek(handle, known.size, os.SEEK_SET)
                 if os.write(handle, line) != len(line):
-                    raise OSError(28, "no space left")
+                    raise OSError(errno.ENOSPC, "no space left")
                 os.fsync(handle)
             finally:
                 os.close(handle)

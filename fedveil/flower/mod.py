@@ -10,6 +10,7 @@ nothing about the site, its files or its records; the site's own log says the re
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 from collections.abc import Callable, Iterator
@@ -85,8 +86,11 @@ def shield_mod(policy: str | Path | None = None, *, seed: int | None = None, wai
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        # A reply says again what its message's metadata say: those that came, not what an app made of them.
+        asked = copy.copy(message)
+        asked.__dict__["_metadata"] = copy.deepcopy(message.metadata)
         try:
-            return _Exchange(message, context, policy, seed, wait).answer(call_next)
+            return _Exchange(message, asked, context, policy, seed, wait).answer(call_next)
         except Refusal as refusal:
             _log.error("nothing was sent: %s", refusal)
             told = refusal.told
@@ -94,7 +98,7 @@ def shield_mod(policy: str | Path | None = None, *, seed: int | None = None, wai
             _log.exception("nothing was sent: the mod failed")
             told = MOD_FAILED
         error = Error(ErrorCode.MOD_FAILED_PRECONDITION, _SAID + told)
-        return Message(error, reply_to=message)
+        return Message(error, reply_to=asked)
 
     return mod
 
@@ -104,13 +108,14 @@ class _Exchange:
     """One message and the answer to it."""
 
     message: Message
+    asked: Message
     context: Context
     named: str | Path | None
     seed: int | None
     wait: float
 
     def answer(self, call_next: ClientAppCallable) -> Message:
-        kind = self.message.metadata.message_type.partition(".")[0]
+        kind = self.asked.metadata.message_type.partition(".")[0]
         if kind not in ("train", "evaluate", "query"):
             # Of "get_parameters" no update can be told, and "get_properties" may hold anything.
             raise Refusal(
@@ -149,7 +154,7 @@ class _Exchange:
                 lambda: ledger.append(
                     known,
                     run=self.context.run_id,
-                    message=self.message.metadata.message_id,
+                    message=self.asked.metadata.message_id,
                     kind="update" if updating else "figures",
                     shield=named if updating else "",
                     costs=list(costs) if updating else [],
@@ -159,7 +164,7 @@ class _Exchange:
                 ),
             )
             self._remember(ledger, written)
-            return Message(content, reply_to=self.message)
+            return Message(content, reply_to=self.asked)
 
     def _policy(self) -> SitePolicy:
         path = self.context.node_config.get(POLICY_KEY, self.named)

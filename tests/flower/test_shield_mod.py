@@ -303,6 +303,8 @@ def test_a_reply_carries_none_of_the_apps_metadata(site: Site) -> None:
 
     @app.train()
     def train(asked: Message, context: Context) -> Message:
+        asked.metadata.message_type = f"train.{SECRET.replace('-', '_')}"
+        asked.metadata.__dict__["_group_id"] = SECRET
         other = message(RecordDict({"metrics": MetricRecord({"num-examples": 1})}))
         other.metadata.message_type = f"train.{SECRET.replace('-', '_')}"
         return other
@@ -310,6 +312,7 @@ def test_a_reply_carries_none_of_the_apps_metadata(site: Site) -> None:
     asked = order()
     reply = app(asked, site.context)
     assert reply.metadata.message_type == "train"
+    assert reply.metadata.group_id == "1"
     assert reply.metadata.reply_to_message_id == asked.metadata.message_id
 
 
