@@ -76,7 +76,7 @@ class Loopback:
     nodes: Sequence[NodeConfig] = ()
     tls: bool = False
     authenticate: bool = False
-    patience: float = 60.0
+    patience: float = 120.0
     started: list[Node] = field(default_factory=list, init=False)
     port: int = field(default=0, init=False)
 
@@ -241,16 +241,20 @@ class Loopback:
 
     def _flwr(self, *arguments: str) -> str:
         home = self.folder / "home"
-        done = subprocess.run(  # noqa: S603 (our own command line, no shell)
-            [_script("flwr"), *arguments],
-            env=_environment(home),
-            cwd=home,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=self.patience,
-            check=False,
-        )
+        try:
+            done = subprocess.run(  # noqa: S603 (our own command line, no shell)
+                [_script("flwr"), *arguments],
+                env=_environment(home),
+                cwd=home,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=self.patience,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            said = f"flwr {' '.join(arguments[:2])} did not answer within {self.patience:g} s"
+            raise InputError(f"{said}; the machine may be too busy: give more patience") from None
         if done.returncode:
             raise InputError(f"flwr {' '.join(arguments[:2])} failed: {tail(done.stdout + done.stderr)}")
         return done.stdout

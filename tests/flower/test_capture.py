@@ -99,7 +99,7 @@ def test_legacy_strategies_are_captured_and_aggregate_as_before(tmp_path: Path) 
     kept.strategy.configure_fit = lambda *_: [(client, FitIns(sent, {})) for client in clients]  # type: ignore[method-assign, assignment, misc, return-value]
     kept.configure_fit(1, sent, None)  # type: ignore[arg-type]
     results = [
-        (client, FitRes(Status(Code.OK, ""), ndarrays_to_parameters([np.full(3, step, np.float32)]), 5, {"loss": 0.5}))
+        (client, FitRes(Status(Code.OK, ""), ndarrays_to_parameters([np.full(3, step)]), 5, {"loss": 0.5}))
         for step, client in enumerate(clients, 2)
     ]
     expected, _ = plain.aggregate_fit(1, results, [])  # type: ignore[arg-type]

@@ -31,11 +31,11 @@ def _mentions(folder: Path) -> list[str]:
 def _use_and_give_up(own: Loopback) -> None:
     with own:
         assert own.started[0].id is not None
-        run = own.run_app(TINY, {"num-server-rounds": 1, "min-nodes": 1}, timeout=60)
+        run = own.run_app(TINY, {"num-server-rounds": 1, "min-nodes": 1}, timeout=200)
         assert run.completed
         assert "the mean is [2.0, 2.0, 2.0]" in run.log
         with pytest.raises(InputError, match=r"ended as finished:failed; its log ends: .*told to fail"):
-            own.run_app(TINY, {"fail": True}, timeout=60)
+            own.run_app(TINY, {"fail": True}, timeout=200)
         # A run that is too slow is stopped, and the processes with it.
         with pytest.raises(InputError, match=r"did not end within 0\.1 s"):
             own.run_app(TINY, timeout=0.1)

@@ -1,0 +1,1 @@
+"""A test's app behind `shield_mod`."""
