@@ -28,12 +28,13 @@ _TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _ARRAYS = (".npy", ".npz")
 
 
-def read_table(path: str | Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+def read_table(path: str | Path, columns: Sequence[str] | None = None, *, text: Sequence[str] = ()) -> pd.DataFrame:
     """Read a CSV (.csv, .tsv, each also .gz; UTF-8, with a header line) or Parquet file.
 
     Args:
         path: the file.
         columns: the columns wanted, in that order; all by default.
+        text: columns of a CSV file that stay text even where they look like numbers.
 
     Cells that are empty, NA, N/A, NaN or null are missing. Blanks around text are stripped. Names are compared,
     and returned, in Unicode's composed form (NFC).
@@ -44,10 +45,9 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None) -> pd.Dat
     if suffix == ".parquet":
         table = _parquet(data, path, columns)
     else:
-        text = decompressed(data, str(path)) if suffix.endswith(".gz") else data
-        table = read_csv(
-            text, str(path), "\t" if suffix.startswith(".tsv") else ",", lambda names: _wanted(names, columns, path)
-        )
+        content = decompressed(data, str(path)) if suffix.endswith(".gz") else data
+        delimiter = "\t" if suffix.startswith(".tsv") else ","
+        table = read_csv(content, str(path), delimiter, lambda names: _wanted(names, columns, path), text)
     frame: pd.DataFrame = table.to_pandas(ignore_metadata=True, date_as_object=False)
     if not len(frame):
         raise InputError(f"{path}: has a header but no rows; give a file with rows")

@@ -24,9 +24,16 @@ MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
 
 
 def read_csv(
-    data: bytes, where: str, delimiter: str = ",", choose: Callable[[list[str]], Sequence[str] | None] = lambda _: None
+    data: bytes,
+    where: str,
+    delimiter: str = ",",
+    choose: Callable[[list[str]], Sequence[str] | None] = lambda _: None,
+    text: Sequence[str] = (),
 ) -> Any:
-    """Return CSV text as an Arrow table; `choose` is shown the header's names and returns those wanted."""
+    """Return CSV text as an Arrow table; `choose` is shown the header's names and returns those wanted.
+
+    Columns named in `text` stay text, whatever they look like: an id of twenty digits fits no number's type.
+    """
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
@@ -42,6 +49,7 @@ def read_csv(
             convert_options=arrow_csv.ConvertOptions(
                 null_values=list(MISSING_MARKS),
                 strings_can_be_null=True,
+                column_types={name: pa.string() for name in text if name in names},
                 include_columns=None if wanted is None else list(wanted),
             ),
         )

@@ -171,7 +171,7 @@ class Captured:
 
 def read_node_values(path: str | Path, name: str) -> dict[str, object]:
     """Read an attribute of nodes from a table with a column "node" (the node's id) and one with the attribute."""
-    table = read_table(path)
+    table = read_table(path, text=[NODE])  # ids have up to twenty digits
     nodes, values = column(table, NODE, path), column(table, name, path)
     texts = [str(node) for node in nodes]
     if len(set(texts)) < len(texts):

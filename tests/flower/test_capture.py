@@ -134,6 +134,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "seen", folder / "nodes.csv"
 
 
+def test_ids_of_twenty_digits_are_read_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("node,sex\n18329792572047073640,f\n12614696117397288213,\n5,m\n")
+    assert read_node_values(tmp_path / "nodes.csv", "sex") == {"18329792572047073640": "f", "5": "m"}
+
+
 def test_a_capture_is_attacked_as_a_view_and_no_node_is_on_both_sides(told: tuple[Path, Path]) -> None:
     seen = Captured.load(told[0])
     view = seen.view({"side": read_node_values(told[1], "side")}, seed=1)
