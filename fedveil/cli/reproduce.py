@@ -65,7 +65,8 @@ def reproduce(
     console.print(preset.title, markup=False)
     folder = out or Path("runs") / f"{name}-{scale}"
     if preset.experiment is not None:
-        run_experiment(preset, scale, folder, fresh=fresh, json=json, console=console)
+        processes = workers or os.cpu_count() or 1
+        run_experiment(preset, scale, folder, workers=processes, fresh=fresh, json=json, console=console)
         return
     plans = [checked(study) for study in preset.studies]
     if preset.shows is not None:
@@ -105,7 +106,9 @@ def show(preset: Preset, played: list[Played], folder: Path, console: Console) -
     return lay_out(preset.shows, found, folder / f"{preset.name.rpartition('/')[2]}.png", console)
 
 
-def run_experiment(preset: Preset, scale: str, folder: Path, *, fresh: bool, json: bool, console: Console) -> None:
+def run_experiment(
+    preset: Preset, scale: str, folder: Path, *, fresh: bool, json: bool, console: Console, workers: int | None = None
+) -> None:
     """Run a preset's experiment, print and draw what it found, and write it down."""
     import json as encoder
 
@@ -121,7 +124,7 @@ def run_experiment(preset: Preset, scale: str, folder: Path, *, fresh: bool, jso
             if not console.is_terminal:
                 console.print(what, markup=False)
 
-        shown = preset.experiment.run(Kept(folder, fresh=fresh), say, preset.paper)
+        shown = preset.experiment.run(Kept(folder, fresh=fresh, workers=workers), say, preset.paper)
     folder.mkdir(parents=True, exist_ok=True)
     picture = folder / f"{preset.name.rpartition('/')[2]}.png"
     shows = lay_out(preset.experiment, plain(shown), picture, console)

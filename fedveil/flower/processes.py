@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from fedveil.lifetime import end_with
+
 Known = dict[int, str]
 """Processes by id, each with the time of its start: an id alone may be another process's by now."""
-
-_PARENT_DEATH_SIGNAL = 1
-"""prctl's PR_SET_PDEATHSIG."""
 
 _GRACE = 5.0
 """Seconds that a process has to end by itself once asked to."""
@@ -36,22 +33,8 @@ def start(command: Sequence[str], environment: Mapping[str, str], folder: Path, 
             env=dict(environment),
             cwd=folder,
             start_new_session=True,
-            preexec_fn=_end_with(os.getpid()),
+            preexec_fn=end_with(os.getpid()),
         )
-
-
-def _end_with(parent: int) -> Callable[[], None] | None:
-    """Return what makes a process end when its parent does, however that ends: on Linux the kernel sees to it."""
-    if not sys.platform.startswith("linux"):
-        return None
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-
-    def ask() -> None:
-        prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-        if os.getppid() != parent:  # it ended in between
-            os._exit(1)
-
-    return ask
 
 
 def stop(processes: Iterable[subprocess.Popen[bytes]]) -> None:

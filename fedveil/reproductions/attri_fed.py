@@ -97,16 +97,17 @@ class AttriFedStudy(LaidOutExperiment):
 
     def run(self, kept: Kept, say: Say, paper: PaperFigures) -> dict[str, Any]:
         """Train and judge what is not in the folder yet."""
-        rows = []
+        asked, rows = [], []
         for point, many, method in product(self._points(), self.participants, self._methods()):
             game = self._game(method, point)
             samples = int(point.get("samples", self.samples))
             key = {"kind": self.kind, "data": self.data, "game": game, "dp": method.dp, "shield": method.shield}
             key |= {"more": method.data, "participants": many, "samples": samples, "panel": self.panel}
             said = ", ".join([f"{many} participants", *(f"{name} {value}" for name, value in point.items())])
-            say(f"{method.name}: {said}")
-            figures = kept.part({**key, "seed": self.seed}, partial(self._measure, method, game, many, samples))
-            rows.append({"method": method.name, "participants": many, **point, **figures})
+            measure = partial(self._measure, method, game, many, samples)
+            asked.append((f"{method.name}: {said}", {**key, "seed": self.seed}, measure))
+            rows.append({"method": method.name, "participants": many, **point})
+        rows = [{**row, **figures} for row, figures in zip(rows, kept.parts(asked, say), strict=True)]
         facts = {name: rows[0]["facts"].get(name) for name in ("prior", "floor", "bits")}
         return {
             "kind": self.kind,
