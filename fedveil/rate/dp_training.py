@@ -31,7 +31,7 @@ class DPTraining:
     """Settings of DP-SGD on each participant.
 
     Attributes:
-        epsilon: spent by each participant over all epochs, at `delta`, by Rényi accounting.
+        epsilon: spent by each participant over all epochs, at `delta`, by composed privacy losses (PLD).
         delta: δ.
         clip: the norm to which every record's gradient is clipped.
         epochs: passes over a participant's records; batches are drawn by Poisson sampling, as accounting asks.
