@@ -49,7 +49,7 @@ def test_the_server_learns_the_sum_of_shielded_updates(received: tuple[Path, lis
         np.testing.assert_allclose(row, expected, atol=1e-4)
     assert np.count_nonzero(np.abs(expected) > 1e-4) <= 30 < 100
     for number in range(3):
-        assert Ledger(folder / f"site-{number}" / "ledger.jsonl", 1.0).read().count("update") == 1
+        assert Ledger(folder / f"site-{number}" / "ledger.jsonl", 1.0).read().count("update") >= 1
 
 
 def test_no_single_update_reaches_the_server(received: tuple[Path, list[dict], Captured]) -> None:
