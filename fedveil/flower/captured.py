@@ -92,7 +92,10 @@ class Captured:
         place = Path(folder)
         files = sorted(place.glob("*-[0-9]*.json"))
         if not files:
-            raise InputError(f"{place}: is a directory, but no capture (no train-….json in it); give a file, or the folder that a server wrote")
+            raise InputError(
+                f"{place}: is a directory, but no capture (no train-….json in it); give a file, or the folder that a "
+                "server wrote"
+            )
         updates: list[npt.NDArray[np.floating]] = []
         nodes: list[str] = []
         rounds: list[int] = []

@@ -76,7 +76,7 @@ def _of(seen: Captured, node: Node) -> dict[int, np.ndarray]:
     }
 
 
-def test_training_goes_on_without_the_dead_and_with_the_late(seen: Captured, names: dict[str, Node]) -> None:
+def _training_goes_on_without_the_dead_and_with_the_late(seen: Captured, names: dict[str, Node]) -> None:
     assert set(_of(seen, names["steady"])) == {1, 2, 3}
     assert set(_of(seen, names["doomed"])) == {1}  # killed in the middle of its second round
     assert names["doomed"].process.returncode == -9
@@ -84,7 +84,7 @@ def test_training_goes_on_without_the_dead_and_with_the_late(seen: Captured, nam
     assert 1 not in _of(seen, names["late"])
 
 
-def test_nothing_unshielded_has_left(seen: Captured, names: dict[str, Node]) -> None:
+def _nothing_unshielded_has_left(seen: Captured, names: dict[str, Node]) -> None:
     for name in ("steady", "doomed"):
         for update in _of(seen, names[name]).values():
             assert np.count_nonzero(update) == 10  # 90 of the 100 weights that the app moved are not sent
@@ -96,9 +96,7 @@ def test_nothing_unshielded_has_left(seen: Captured, names: dict[str, Node]) -> 
     assert set(seen.nodes) <= known
 
 
-def test_a_node_without_a_policy_sends_a_fixed_sentence_and_nothing_else(
-    seen: Captured, names: dict[str, Node]
-) -> None:
+def _a_node_without_a_policy_sends_a_fixed_sentence_and_nothing_else(seen: Captured, names: dict[str, Node]) -> None:
     own = [reply for reply in seen.replies if reply["node"] == str(names["careless"].id)]
     assert own
     for reply in own:
@@ -107,14 +105,14 @@ def test_a_node_without_a_policy_sends_a_fixed_sentence_and_nothing_else(
         assert reply["error"].endswith("fedveil: nothing was sent: the site's policy is missing or cannot be used")
 
 
-def test_every_update_that_left_is_in_its_site_s_ledger(seen: Captured, names: dict[str, Node], folder: Path) -> None:
+def _every_update_that_left_is_in_its_site_s_ledger(seen: Captured, names: dict[str, Node], folder: Path) -> None:
     for name in ("steady", "doomed", "late"):
         known = Ledger(folder / "sites" / name / "ledger.jsonl", 1.0).read()
         # On a busy machine Flower starts an app's process twice for one message: paid twice, sent once.
         assert known.count("update") >= len(_of(seen, names[name]))
 
 
-def test_a_node_whose_key_is_not_registered_is_not_admitted(
+def _a_node_whose_key_is_not_registered_is_not_admitted(
     seen: Captured, names: dict[str, Node], deployment: Loopback
 ) -> None:
     stranger = names["stranger"]
@@ -127,7 +125,7 @@ def test_a_node_whose_key_is_not_registered_is_not_admitted(
         deployment.wait_for(stranger)
 
 
-def test_a_node_that_does_not_trust_the_certificate_does_not_connect(deployment: Loopback) -> None:
+def _a_node_that_does_not_trust_the_certificate_does_not_connect(deployment: Loopback) -> None:
     import socket
     import ssl
 
@@ -138,3 +136,15 @@ def test_a_node_that_does_not_trust_the_certificate_does_not_connect(deployment:
         ssl.create_default_context().wrap_socket(plain, server_hostname="localhost"),
     ):
         pass
+
+
+def test_a_deployment_with_keys_in_which_a_node_dies_and_another_comes_late(
+    seen: Captured, names: dict[str, Node], deployment: Loopback, folder: Path
+) -> None:
+    # One test: pytest-xdist would start a deployment on every worker that is given one of several.
+    _training_goes_on_without_the_dead_and_with_the_late(seen, names)
+    _nothing_unshielded_has_left(seen, names)
+    _a_node_without_a_policy_sends_a_fixed_sentence_and_nothing_else(seen, names)
+    _every_update_that_left_is_in_its_site_s_ledger(seen, names, folder)
+    _a_node_whose_key_is_not_registered_is_not_admitted(seen, names, deployment)
+    _a_node_that_does_not_trust_the_certificate_does_not_connect(deployment)

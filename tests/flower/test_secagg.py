@@ -41,7 +41,7 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict]
     return folder, replies, Captured.load(folder / "captured")
 
 
-def test_the_server_learns_the_sum_of_shielded_updates(received: tuple[Path, list[dict], Captured]) -> None:
+def _the_server_learns_the_sum_of_shielded_updates(received: tuple[Path, list[dict], Captured]) -> None:
     folder, _, seen = received
     expected = np.mean([_shielded(number) for number in range(3)], axis=0)
     assert len(seen.updates) == 3
@@ -52,7 +52,7 @@ def test_the_server_learns_the_sum_of_shielded_updates(received: tuple[Path, lis
         assert Ledger(folder / f"site-{number}" / "ledger.jsonl", 1.0).read().count("update") >= 1
 
 
-def test_no_single_update_reaches_the_server(received: tuple[Path, list[dict], Captured]) -> None:
+def _no_single_update_reaches_the_server(received: tuple[Path, list[dict], Captured]) -> None:
     replies = received[1]
     assert not [reply for reply in replies if reply["arrays"]]  # no reply carries plain arrays
     assert not [reply for reply in replies if "error" in reply]
@@ -66,3 +66,9 @@ def test_no_single_update_reaches_the_server(received: tuple[Path, list[dict], C
         assert vector.max() - vector.min() > 0.8 * 2**32
         for number in range(3):
             assert abs(np.corrcoef(vector, _shielded(number))[0, 1]) < 0.4  # p < 1e-4 each, were there nothing
+
+
+def test_secagg_around_a_shield(received: tuple[Path, list[dict], Captured]) -> None:
+    # One test: pytest-xdist would start a deployment on every worker that is given one of several.
+    _the_server_learns_the_sum_of_shielded_updates(received)
+    _no_single_update_reaches_the_server(received)
