@@ -39,11 +39,21 @@ class FlowerFleet(Fleet):
         least: how many nodes there must be before the first round.
         seconds: how long to wait, for nodes at the start and for answers in each round.
         say: told about nodes in a line each.
+        every_answer: refuse to go on without one; a study's cell must not pass for trained where nodes failed.
     """
 
-    def __init__(self, grid: Grid, *, least: int = 1, seconds: float = 600.0, say: Callable[[str], None]) -> None:
-        self.grid, self.least, self.seconds, self.say = grid, least, seconds, say
+    def __init__(
+        self,
+        grid: Grid,
+        *,
+        least: int = 1,
+        seconds: float = 600.0,
+        say: Callable[[str], None],
+        every_answer: bool = False,
+    ) -> None:
+        self.grid, self.least, self.seconds, self.say, self.every_answer = grid, least, seconds, say, every_answer
         self.nodes: dict[int, int] = {}
+        self.waiting: dict[int, int] = {}  # nodes that say they are a device which another node is, or was until now
         self.refused: set[int] = set()
 
     def present(self, run: Run, devices: IntArray) -> IntArray:
@@ -68,24 +78,41 @@ class FlowerFleet(Fleet):
         for gone in [device for device, node in self.nodes.items() if node not in connected]:
             del self.nodes[gone]
             self.say(f"device {gone} is gone")
-        fresh = connected - set(self.nodes.values()) - self.refused
+        for node, place in list(self.waiting.items()):
+            if node not in connected:
+                del self.waiting[node]
+            elif place not in self.nodes:  # a machine that was started anew, whose first node was still counted
+                del self.waiting[node]
+                self._admit(place, node)
+        fresh = connected - set(self.nodes.values()) - set(self.waiting) - self.refused
         count = len(run.federation.partition)
         for reply in self._exchange(RecordDict(), dict.fromkeys(fresh), "query"):
             node = reply.metadata.src_node_id
-            content = reply.content if reply.has_content() else RecordDict()
-            told = content.metric_records.get(wire.METRICS, MetricRecord())
+            if reply.has_error():
+                self._refuse(node, f"does not say which device it is: {reply.error.reason}")
+                continue
+            told = reply.content.metric_records.get(wire.METRICS, MetricRecord())
             device, devices = told.get(wire.PARTITION), told.get(wire.PARTITIONS)
             if not isinstance(device, int) or not 0 <= device < count or devices not in (0, count):
                 self._refuse(node, f"says that it is device {device} of {devices}, and there are {count}")
             elif device in self.nodes:
-                self._refuse(node, f"says that it is device {device}, which another node is")
+                self.waiting[node] = device
+                self.say(f"node {node} takes no part while another node is there that says it is device {device}, too")
             else:
-                self.nodes[device] = node
-                self.say(f"device {device} is here")
+                self._admit(device, node)
+
+    def _admit(self, device: int, node: int) -> None:
+        self.nodes[device] = node
+        self.say(f"device {device} is here")
 
     def _refuse(self, node: int, why: str) -> None:
         self.refused.add(node)
         self.say(f"node {node} takes no part: it {why}")
+
+    def _missed(self, line: str) -> None:
+        if self.every_answer:
+            raise InputError(line)
+        self.say(line)
 
     def _exchange(self, content: RecordDict, nodes: dict[int, None], kind: str) -> list[Message]:
         """Send the same to some nodes, and return what came back in time."""
@@ -104,12 +131,12 @@ class FlowerFleet(Fleet):
             if device is None:
                 continue
             if reply.has_error():
-                self.say(f"device {device} sent nothing in round {number}: {reply.error.reason}")
+                self._missed(f"device {device} sent nothing in round {number}: {reply.error.reason}")
             else:
                 answered[device] = reply
         for device in devices:
             if int(device) not in {*answered, *(device_of.get(reply.metadata.src_node_id) for reply in replies)}:
-                self.say(f"device {device} did not answer in round {number}")
+                self._missed(f"device {device} did not answer in round {number}")
         return self._gathered(run, stage, number, answered)
 
     def _gathered(self, run: Run, stage: Stage, number: int, answered: dict[int, Message]) -> Answers:
@@ -127,7 +154,7 @@ class FlowerFleet(Fleet):
                 if moving and wire.SHARED in content.array_records:
                     update = wire.joined(content.array_records[wire.SHARED], run, stage) - sent
             except (InputError, KeyError, TypeError, ValueError) as fault:
-                self.say(f"device {device}: its answer in round {number} cannot be used: {fault}")
+                self._missed(f"device {device}: its answer in round {number} cannot be used: {fault}")
                 continue
             if update is not None:
                 speaking.append(len(devices))

@@ -126,14 +126,15 @@ class Ledger:
     """
 
     def __init__(self, path: str | Path, wait: float = 10.0) -> None:
-        self.path, self.wait = Path(path), wait
+        # Files that links lead to have one lock and one head, whatever they are called.
+        self.path, self.wait = Path(os.path.realpath(path)), wait
         self.head = self.path.with_name(f"{self.path.name}.head")
         self._seen: tuple[bytes | None, bytes | None, Reading] | None = None
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Hold the ledger: from before the work for a message until its entry is written."""
-        key = (os.path.realpath(self.path), threading.get_ident())
+        key = (str(self.path), threading.get_ident())
         if key in _held:
             raise LedgerError(f"{self.path}: two mods of this app both claim this ledger; keep one shield_mod")
         lock = FileLock(self.path.with_name(f".{self.path.name}.lock"), timeout=self.wait)
@@ -154,7 +155,8 @@ class Ledger:
 
     def read(self) -> Reading:
         """Read the ledger and check all of it."""
-        content, head = _content(self.path), _content(self.head)
+        # The head first: who reads while a node writes finds an entry that the head does not count yet, never too few.
+        head, content = _content(self.head), _content(self.path)
         if self._seen is None or self._seen[:2] != (content, head):  # what was checked before need not be again
             self._seen = (content, head, self._checked(content, head))
         return self._seen[2]

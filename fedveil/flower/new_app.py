@@ -50,6 +50,7 @@ strength = ""        # likewise
 seed = ""            # likewise
 least-nodes = 0      # wait for so many before the first round; 0: all devices of the study
 round-seconds = 600  # nodes that do not answer in time take no part in a round
+every-answer = false # end the run where an answer is missing or cannot be used, rather than go on without it
 out = ""             # a folder at the server for weights, rounds and state; none if empty
 reveal = false       # ask nodes for their local players at the end: research on one machine only
 """
@@ -80,11 +81,20 @@ _README = """\
 {title}
 
 `{package}/study.yaml` says what is played, on what data and by how many devices; `fedveil schema` explains its fields.
-Every node is one device, told which by its node config:
+Every node is one device, told which by its node config; it holds its part of the study's data, which it must find where
+`study.yaml` says, or records of its own. All on one machine, each command in a terminal of its own:
 
-    flower-superlink --insecure --disable-runtime-dependency-installation
-    flower-supernode --insecure --superlink 127.0.0.1:9092 --node-config 'partition-id=0 num-partitions={devices}'
-    flwr run . NAME --stream
+    export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
+    flower-superlink --insecure --host 127.0.0.1 --disable-runtime-dependency-installation
+{nodes}
+
+`flwr` is told where the SuperLink is in `~/.flwr/config.toml`; then the app is run:
+
+    [superlink.here]
+    address = "127.0.0.1:8000"
+    insecure = true
+
+    flwr run . here --stream --run-config 'out="/path/to/results"'
 
 Local players stay in the node's state between messages and never travel. To let the person at a site decide what may
 leave, give `mods=[shield_mod()]` to `client_app` and a policy to each node (`fedveil-policy` in its node config) whose
@@ -93,6 +103,13 @@ metrics are {metrics}. TLS and node authentication: the page "Deployment" of fed
 
 METRICS = (wire.PARTITION, wire.PARTITIONS, "num-examples", "steps", "losses")
 """What a node tells besides its update: a site's policy has to allow each by name."""
+
+
+def _started(place: int, devices: int) -> str:
+    """Return the command that starts a node; the last of three stands for all that follow."""
+    config = f"--node-config '{wire.PARTITION}={place} {wire.PARTITIONS}={devices}'"
+    more = "   # and so on" if place == 2 and devices > 3 else ""
+    return f"    flower-supernode --insecure --superlink 127.0.0.1:8000 --port {9094 + place} {config}{more}"
 
 
 def write_app(folder: Path, study: Study) -> list[Path]:
@@ -108,7 +125,7 @@ def write_app(folder: Path, study: Study) -> list[Path]:
         "name": name,
         "title": title,
         "package": _PACKAGE,
-        "devices": study.federation.devices,
+        "nodes": "\n".join(_started(place, study.federation.devices) for place in range(study.federation.devices)[:3]),
         "metrics": ", ".join(METRICS),
     }
     plain = study.model_dump(mode="json", exclude_defaults=True)

@@ -15,6 +15,7 @@ from flwr.clientapp import ClientApp
 from fedveil.errors import InputError
 from fedveil.federation.fleet import Answers, HomeFleet
 from fedveil.flower import wire
+from fedveil.flower.secret_noise import keep_updates_secret
 from fedveil.flower.setup import Setup
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def _trained(run: Run, device: int, asked: RecordDict, context: Context) -> Reco
     stage = run.stages[place]
     run.progress.stage, run.progress.round = place, number - 1
     came = wire.joined(asked.array_records[wire.SHARED], run, stage)
+    if context.node_config.get(wire.REVEAL) is not True:
+        keep_updates_secret(run.shield)  # the server knows the study's seed, and would take the noise off
     _load_shared(run, stage, came, asked.array_records[wire.FIXED])
     _seat(run, device, json.loads(str(told["local"])), context)
     answers = HomeFleet().play(run, stage, number, np.array([device]))

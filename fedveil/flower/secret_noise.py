@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +18,11 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 
+from fedveil.flower.spending import members
 from fedveil.shields.gaussian import DPGaussian
 from fedveil.shields.laplace import DPLaplace
-from fedveil.shields.shield import Shield
+from fedveil.shields.message import Context, Damage, Kind, Message
+from fedveil.shields.shield import Shield, ShieldError
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,6 +49,20 @@ def keep_secret(shield: Shield) -> None:
         _draw_by(shield, lambda own: shield.deviation * ndtri(own))
     elif isinstance(shield, DPLaplace):
         _draw_by(shield, lambda own: -shield.scale * np.sign(own - 0.5) * np.log1p(-2 * np.abs(own - 0.5)))
+
+
+def keep_updates_secret(shield: Shield) -> None:
+    """Let a run's shield, whose generators derive from a seed that the server knows, draw for updates in secret."""
+    for member in members(shield):
+        keep_secret(member)
+    plain = shield.apply_all
+
+    def apply_all(
+        updates: Tensor, contexts: Sequence[Context], kind: Kind = Kind.UPDATE
+    ) -> list[tuple[Message, Damage] | ShieldError]:
+        return plain(updates, [replace(context, generator=secret_generator()) for context in contexts], kind)
+
+    shield.apply_all = apply_all  # type: ignore[method-assign]
 
 
 def _draw_by(shield: DPGaussian | DPLaplace, law: Callable[[Floats], Floats]) -> None:

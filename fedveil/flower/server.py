@@ -27,8 +27,8 @@ def server_app(study: str | Path, *, data: Callable[[], AttributeData] | None = 
     """Return the ServerApp of a study's games.
 
     Its run config may name `method`, `strength` and `seed` (the study's first if unsaid), `least-nodes` (all devices if
-    unsaid), `round-seconds` (600), `out` (a folder for weights, rounds and state) and `reveal` (ask nodes for their
-    local players at the end: research on one machine).
+    unsaid), `round-seconds` (600), `every-answer` (end the run where one is missing), `out` (a folder for weights,
+    rounds and state) and `reveal` (ask nodes for their local players at the end: research on one machine).
 
     Args:
         study: the study's file, the nodes' own.
@@ -44,7 +44,9 @@ def server_app(study: str | Path, *, data: Callable[[], AttributeData] | None = 
         least = int(config.get("least-nodes") or devices)
         if not 1 <= least <= devices:
             raise InputError(f"run config: least-nodes must lie between 1 and {devices}; got {least}")
-        fleet = FlowerFleet(grid, least=least, seconds=float(config.get("round-seconds") or 600), say=_log.info)
+        seconds = float(config.get("round-seconds") or 600)
+        strict = config.get("every-answer") is True
+        fleet = FlowerFleet(grid, least=least, seconds=seconds, say=_log.info, every_answer=strict)
         run = setup.run(None if data is None else data(), fleet)
         out = str(config.get("out") or "")
         folder = Path(out) if out else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedveil.flower import wire
 from fedveil.flower.loopback import Loopback
 from fedveil.flower.new_app import write_app
-from fedveil.studies.study import Method, Study
+from fedveil.studies.study import Method, PartSettings, Study
 
 if TYPE_CHECKING:
     from fedveil.federation.federation import Federation
@@ -39,7 +39,7 @@ def play_cell(
     out = folder / "out"
     with Loopback(folder / "processes", nodes) as loopback:
         timeout = _SECONDS_PER_ANSWER * (rounds + 2) * count
-        loopback.run_app(folder / "app", {"out": str(out), "reveal": True}, timeout=timeout)
+        loopback.run_app(folder / "app", {"out": str(out), "reveal": True, "every-answer": True}, timeout=timeout)
     run = Run.load(out / "checkpoint", federation, game)
     shutil.rmtree(folder, ignore_errors=True)
     return run
@@ -47,11 +47,26 @@ def play_cell(
 
 def _alone(study: Study, method: Method, strength: float | None, seed: int, devices: int) -> Study:
     """Return the study with this one cell, its files found from anywhere."""
-    one = method.model_copy(update={"strengths": None if strength is None else [strength]})
+    changes = {place: {name: _file(value) for name, value in own.items()} for place, own in method.at.items()}
+    found = {"game": _found(method.game), "shield": None if method.shield is None else _found(method.shield)}
+    strengths = None if strength is None else [strength]
+    one = method.model_copy(update={**found, "strengths": strengths, "at": changes})
     options = {name: _absolute(value) for name, value in study.data.options.items()}
     data = study.data.model_copy(update={"options": options})
     section = study.federation.model_copy(update={"devices": devices})
     return study.model_copy(update={"methods": [one], "seeds": [seed], "data": data, "federation": section})
+
+
+def _found(part: PartSettings) -> PartSettings:
+    return part.model_copy(update={name: _file(value) for name, value in part.settings.items()})
+
+
+def _file(value: Any) -> Any:
+    """Return a file's path from the root: nodes work in folders of their own."""
+    if isinstance(value, list):
+        return [_file(own) for own in value]
+    named = isinstance(value, str) and Path(value).suffix and Path(value).is_file()
+    return str(Path(value).resolve()) if named else value
 
 
 def _absolute(value: Any) -> Any:

@@ -12,6 +12,7 @@ import yaml
 from direct_grid import DirectGrid
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.supercore.constant import SUPERLINK_DEFAULT_CLIENT_ADDRESS
 
 from fedveil.data.attribute_data import Split
 from fedveil.errors import InputError
@@ -19,9 +20,10 @@ from fedveil.federation.run import Run
 from fedveil.flower import wire
 from fedveil.flower.fleet import FlowerFleet
 from fedveil.flower.mod import shield_mod
-from fedveil.flower.new_app import METRICS
+from fedveil.flower.new_app import METRICS, write_app
 from fedveil.flower.node import client_app
 from fedveil.flower.setup import Setup
+from fedveil.flower.study_cell import _alone
 from fedveil.studies.cells import load_data
 
 GAMES = {
@@ -92,6 +94,19 @@ def test_the_studys_shield_works_on_the_node(tmp_path: Path) -> None:
     for player in home.shared:
         torch.testing.assert_close(run.shared[player], home.shared[player], atol=1e-9, rtol=0)
     assert run.history[0].damage == pytest.approx(home.history[0].damage)
+
+
+@pytest.mark.parametrize(
+    "shield", [{"kind": "dp-gaussian", "sigma": 0.5, "clip": 0.1}, {"kind": "quantise", "bits": 2}]
+)
+def test_noise_of_a_site_that_keeps_its_own_is_not_what_the_studys_seed_foretells(shield: dict, tmp_path: Path) -> None:
+    _, setup, fleet, _ = on_grid(study_file(tmp_path, GAMES["adversarial"], shield=shield), reveal=False)
+    first, second = (setup.run(fleet=fleet).play(1, record=[1]).recorded[0][2] for _ in range(2))
+    server = Setup.read(study_file(tmp_path, GAMES["adversarial"], engine="stacked", shield=shield), {}).run()
+    foretold = server.play(1, record=[1]).recorded[0][2]
+    assert foretold.shape == first.shape
+    assert not torch.allclose(first, foretold, atol=1e-6)
+    assert not torch.allclose(first, second, atol=1e-6)
 
 
 def test_damage_is_told_only_by_nodes_that_reveal(tmp_path: Path) -> None:
@@ -203,8 +218,8 @@ def _nan(arrays: dict) -> dict:
     ("config", "why"),
     [
         ({wire.PARTITION: 7}, "device 7"),
-        ({}, "device None"),
-        ({wire.PARTITION: "0"}, "device None"),
+        ({}, "partition-id must be the device's number"),
+        ({wire.PARTITION: "0"}, "partition-id must be the device's number"),
         ({wire.PARTITION: 0, wire.PARTITIONS: 9}, "device 0 of 9"),
         ({wire.PARTITION: 0, wire.PARTITIONS: 2}, "another node"),
     ],
@@ -216,6 +231,61 @@ def test_nodes_that_are_no_device_take_no_part(config: dict, why: str, tmp_path:
     run = setup.run(fleet=fleet).play(1)
     assert [line for line in said if "takes no part" in line and why in line]
     assert run.history[0].devices == 2
+
+
+def test_a_machine_that_was_started_anew_takes_its_device_back(tmp_path: Path) -> None:
+    path = study_file(tmp_path, GAMES["adversarial"])
+    grid, setup, fleet, said = on_grid(path)
+    dead = next(iter(grid.nodes))
+    run = setup.run(fleet=fleet)
+
+    def after_round(record: object) -> None:
+        if len(run.history) == 1:  # a new node with a new id, while the SuperLink still counts the dead one
+            grid.mute = {dead}
+            grid.join(client_app(path), {wire.PARTITION: 0, wire.PARTITIONS: 2})
+        if len(run.history) == 2:
+            grid.leave(dead)
+
+    run.play(3, callbacks=[after_round])
+    assert [record.silent for record in run.history] == [0, 1, 0]
+    assert said.count("device 0 is here") == 2
+
+
+def test_why_a_node_does_not_say_which_device_it_is_is_told(tmp_path: Path) -> None:
+    path = study_file(tmp_path, GAMES["adversarial"])
+    grid, setup, fleet, said = on_grid(path)
+    grid.join(client_app(path, mods=[shield_mod()]), {wire.PARTITION: 0, wire.PARTITIONS: 2})
+    setup.run(fleet=fleet).play(1)
+    assert [line for line in said if "takes no part" in line and "the site's policy is missing" in line]
+
+
+@pytest.mark.parametrize("fault", ["error", "mute"])
+def test_a_cell_of_a_study_is_not_trained_without_its_nodes(fault: str, tmp_path: Path) -> None:
+    grid, setup, fleet, _ = on_grid(study_file(tmp_path, GAMES["adversarial"]), every_answer=True)
+    run = setup.run(fleet=fleet).play(1)
+    node = next(iter(grid.nodes))
+    if fault == "mute":
+        grid.mute = {node}
+    else:
+        grid.nodes[node] = (client_app(tmp_path / "gone.yaml"), grid.nodes[node][1])
+    with pytest.raises(InputError, match=r"device 0 (did not answer|sent nothing) in round 2"):
+        run.play(2)
+
+
+def test_files_that_a_study_names_are_found_by_nodes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "u").mkdir()  # a folder that is called as the attribute is
+    for name in ("one.safetensors", "two.safetensors"):
+        (tmp_path / name).touch()
+    more = {"shield": {"kind": "recup", "zoos": ["one.safetensors"]}, "strengths": [0.1, 0.2]}
+    more |= {"varies": "shield.budget", "at": {0.2: {"shield.zoos": "two.safetensors"}}}
+    study = Setup.read(study_file(tmp_path, GAMES["adversarial"], **more), {}).study
+    write_app(tmp_path / "app", _alone(study, study.methods[0], 0.2, 3, 2))
+    setup = Setup.read(tmp_path / "app" / "fedveil_app" / "study.yaml", {})
+    assert (setup.strength, setup.seed) == (0.2, 3)
+    assert setup.method.shield.settings["zoos"] == [str(tmp_path / "one.safetensors")]
+    assert setup.method.at[0.2]["shield.zoos"] == str(tmp_path / "two.safetensors")
+    assert setup.method.game.settings["attribute"] == "u"
 
 
 def test_too_few_nodes_are_told(tmp_path: Path) -> None:
@@ -286,3 +356,20 @@ def test_a_sites_policy_holds_for_games_too(tmp_path: Path) -> None:
     assert shares[1] > 0.9
     assert run.history[1].silent == 1
     assert "device 0 sent nothing in round 2: fedveil: nothing was sent: the site's budget is spent" in said
+
+
+@pytest.mark.parametrize(("devices", "commands"), [(2, 2), (5, 3)])
+def test_a_new_apps_page_names_flowers_own_addresses_and_a_port_for_every_node(
+    devices: int, commands: int, tmp_path: Path
+) -> None:
+    study = Setup.read(study_file(tmp_path, GAMES["adversarial"], devices=devices), {}).study
+    write_app(tmp_path / "app", study)
+    page = (tmp_path / "app" / "README.md").read_text()
+    started = [line for line in page.splitlines() if "flower-supernode" in line]
+    assert len(started) == commands
+    assert all(f"--superlink {SUPERLINK_DEFAULT_CLIENT_ADDRESS}" in line for line in started)
+    assert len({line.partition("--port ")[2].split()[0] for line in started}) == commands
+    assert f"partition-id=1 num-partitions={devices}" in started[1]
+    assert f'address = "{SUPERLINK_DEFAULT_CLIENT_ADDRESS}"' in page
+    shields = Path(__file__).parents[2] / "docs" / "flower.md"
+    assert f"--superlink {SUPERLINK_DEFAULT_CLIENT_ADDRESS} " in shields.read_text(encoding="utf-8")

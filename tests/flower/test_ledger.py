@@ -7,6 +7,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from scipy import stats
 
 from fedveil.certificates import gaussian_epsilon
 from fedveil.errors import InputError
+from fedveil.flower import ledger as ledger_module
 from fedveil.flower.ledger import START, Ledger, LedgerError, Totals
 from fedveil.flower.secret_noise import keep_secret, secret_generator
 from fedveil.flower.spending import Budget, Cost, costs_of, epsilon_of
@@ -287,3 +289,35 @@ def test_a_secret_generators_whole_state_is_random() -> None:
     assert stats.kstest(drawn, "uniform").pvalue > 1e-4
     # What it must not be: torch takes 32 bits of a seed, so that these two are one.
     assert torch.equal(*(torch.rand(3, generator=torch.Generator().manual_seed(seed)) for seed in (5, 5 + 2**32)))
+
+
+def test_two_names_of_one_ledger_share_its_lock_and_head(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    write(ledger)
+    (tmp_path / "other.jsonl").symlink_to("ledger.jsonl")
+    (tmp_path / "folder").symlink_to(tmp_path)
+    for name in ("other.jsonl", "folder/ledger.jsonl", "folder/other.jsonl"):
+        same = Ledger(tmp_path / name, wait=0.05)
+        before = len(ledger.read().entries)
+        write(same)
+        assert len(ledger.read().entries) == before + 1
+        with ledger.claimed(), ThreadPoolExecutor(1) as another:
+            claim = another.submit(same.claimed().__enter__)
+            with pytest.raises(LedgerError, match="another process has held"):
+                claim.result()
+
+
+def test_who_reads_while_a_node_writes_raises_no_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Ledger(tmp_path / "ledger.jsonl")
+    write(node, 2)
+    plain, reads = ledger_module._content, []
+
+    def content(path: Path) -> bytes | None:
+        found = plain(path)
+        reads.append(path)
+        if len(reads) == 1:  # between the reader's two files
+            write(node)
+        return found
+
+    monkeypatch.setattr(ledger_module, "_content", content)
+    assert len(Ledger(tmp_path / "ledger.jsonl").read().entries) == 3
