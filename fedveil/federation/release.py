@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatArray:
     """Return what the people of a split send once each: (records, d), in the data's order.
 
-    Where the encoder is a local player, the records are dealt at random to the devices that have played, and
-    each is encoded by its own device.
+    Where the encoder is a local player, the records are dealt at random to the devices that have played (all local
+    players that a release needs, where any device has), and each is encoded by its own device.
     """
     function = _released(run, kind)
     rows = run.federation.data.rows(split)
@@ -106,9 +106,11 @@ def _dealt(run: Run, rows: IntArray, function: Callable[[Play], Tensor]) -> list
 
     with torch.no_grad():
         function(Play({"x": run.tensors["x"][:1]}, None, {}, spy))
-    own = [name for name in used if name in run.local]
+    own = sorted(name for name in used if name in run.local)
     if not own:
         return [(None, np.arange(len(rows)))]
-    played = np.array(sorted(run.local[own[0]].slot_of), dtype=np.int64)
+    # With few devices a round one may have played one stage and missed another: who lacks a player sends nothing.
+    whole = set.intersection(*(set(run.local[name].slot_of) for name in own))
+    played = np.array(sorted(whole or run.local[own[0]].slot_of), dtype=np.int64)
     owner = numpy_generator(run.federation.seed, "deal", len(rows)).choice(played, len(rows))
     return [(int(device), np.flatnonzero(owner == device)) for device in np.unique(owner)]

@@ -17,6 +17,7 @@ from fedveil.games.game import DataShape, Game, Move, Player, Stage
 from fedveil.games.losses import counting, cross_entropy, mean_over, one_hot
 from fedveil.games.optimisers import Adam, Optimiser
 from fedveil.games.play import Play
+from fedveil.rate.code import FARTHEST
 from fedveil.rate.prior import all_cells
 
 
@@ -96,6 +97,8 @@ class AttriFed(Game):
         rounds = (self.initial_rounds, self.private_rounds, self.federated_rounds)
         if min(self.width, self.reach, self.steps, self.privatiser_steps, *rounds) < 1:
             raise InputError("attri-fed: width, reach, steps and rounds must be at least 1")
+        if self.compresses and self.reach > FARTHEST:
+            raise InputError(f"attri-fed: reach must be at most {FARTHEST}, or no table codes what is sent")
         if not (0 < self.start <= 1 and self.growth >= 1):
             raise InputError("attri-fed: start must lie in (0, 1], growth must be at least 1")
         if not self.names or len(set(self.names)) < len(self.names):

@@ -22,6 +22,9 @@ FAR_BITS = 32
 MOST_LEVELS = 4096
 """Cells of one table, joint or not."""
 
+FARTHEST = (MOST_LEVELS - 1) // 2
+"""The largest reach: −reach … reach must fit a table."""
+
 _MOST_AXES = 12
 _TRUST = (1.0, 4.0, 16.0, 64.0, 256.0)
 """Records' worth of the factorised law that a joint table may start from; one is chosen by leaving records out."""

@@ -6,6 +6,7 @@ representations of new records pass through these weights unprotected; how much 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,9 +22,10 @@ from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.errors import InputError
 from fedveil.federation.view import FloatArray
 from fedveil.figures import Estimate
-from fedveil.games.attri_fed_networks import attri_fed_networks
+from fedveil.games.attri_fed_networks import READING, attri_fed_networks
 from fedveil.measures import share_right
 from fedveil.randomness import child_seed, numpy_generator, torch_generator
+from fedveil.rate.code import FARTHEST
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,15 @@ class DPTraining:
     networks: str = "light"
 
     def __post_init__(self) -> None:
-        if min(self.epsilon, self.delta, self.clip, self.learning_rate) <= 0 or min(self.epochs, self.width) < 1:
-            raise InputError("DP-SGD: epsilon, delta, clip and learning rate must be above 0, epochs at least 1")
+        weights = (self.epsilon, self.delta, self.clip, self.learning_rate)
+        if not all(weight > 0 and math.isfinite(weight) for weight in weights) or self.delta >= 1:
+            raise InputError("DP-SGD: epsilon, delta, clip and learning rate must be above 0, and delta below 1")
+        if min(self.epochs, self.width, self.reach, self.batch_size) < 1 or self.reach > FARTHEST:
+            raise InputError(
+                f"DP-SGD: epochs, width, batch_size and reach must be at least 1, and reach at most {FARTHEST}"
+            )
+        if self.networks not in READING:
+            raise InputError(f"DP-SGD: networks {self.networks!r} is not known: choose {', '.join(READING)}")
 
     def schedule(self, records: int) -> tuple[float, int, float]:
         """Return the sampling rate, the steps, and the noise multiplier that the budget asks for."""

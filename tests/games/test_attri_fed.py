@@ -142,6 +142,16 @@ def test_both_engines_play_it_alike(encoders, rounding):
     assert torch.allclose(*(run.shared["head"] for run in runs), atol=1e-8)
 
 
+def test_devices_that_missed_a_stage_send_nothing_where_others_have_played_all():
+    few = SMALL | dict.fromkeys(("initial_rounds", "federated_rounds"), 1) | {"private_rounds": 2}
+    game = AttriFed(rounding=0.3, prior="joint", reach=2, **few)
+    run = Federation(data(), devices=12, fraction=0.09, device="cpu", seed=1).play(game)
+    encoders, priors = (set(run.local[name].slot_of) for name in ("encoder", "rate"))
+    assert encoders - priors  # some have an encoder and no prior to round by, others a prior and no trained encoder
+    assert priors - encoders
+    assert set(senders(run, Split.TEST).tolist()) == encoders & priors
+
+
 def test_a_device_with_one_value_only_still_plays():
     alike = data()
     colour = alike.attributes["colour"].codes.copy()
@@ -162,6 +172,7 @@ def test_a_device_with_one_value_only_still_plays():
         ({"encoders": "mine"}, "encoders 'mine'"),
         ({"networks": "huge"}, "networks 'huge'"),
         ({"width": 0}, "at least 1"),
+        ({"reach": 3000}, "reach must be at most 2047"),
         ({"prior": "other"}, "prior 'other'"),
         ({"rounding": -1.0}, "rounding must not be negative"),
         ({"prior": "joint"}, "send fewer"),

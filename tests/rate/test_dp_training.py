@@ -64,7 +64,20 @@ def test_it_learns_when_the_budget_is_large():
     assert ((head(encoder(x)).argmax(dim=1) == y).float().mean()) > 0.85
 
 
-@pytest.mark.parametrize("wrong", [{"epsilon": 0.0}, {"clip": -1.0}, {"epochs": 0}])
-def test_bad_settings_are_refused(wrong):
-    with pytest.raises(InputError, match="above 0"):
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"epsilon": 0.0}, "above 0"),
+        ({"epsilon": float("nan")}, "above 0"),
+        ({"clip": -1.0}, "above 0"),
+        ({"delta": 1.0}, "delta below 1"),
+        ({"epochs": 0}, "at least 1"),
+        ({"batch_size": 0}, "at least 1"),
+        ({"reach": -1}, "at least 1"),
+        ({"reach": 5000}, "reach at most 2047"),
+        ({"networks": "huge"}, "choose paper, light"),
+    ],
+)
+def test_bad_settings_are_refused(wrong, told):
+    with pytest.raises(InputError, match=told):
         DPTraining(**wrong)

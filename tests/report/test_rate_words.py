@@ -16,21 +16,21 @@ from fedveil.studies.results import StudyResults, open_study
 STRANGER, SERVER = 0.11, 0.83
 
 
-def bound(quantity: str, value: float, observer: str) -> dict[str, Any]:
+def bound(quantity: str, value: float, observer: str, *, dealt: bool = False) -> dict[str, Any]:
     return {
         "certified": True,
         "quantity": quantity if observer == "sender known" else f"{quantity}, {observer}",
         "bound": value,
         "direction": "upper",
         "confidence": 0.95,
-        "assumptions": {"observer": observer},
+        "assumptions": {"observer": observer, **({"people dealt to senders at random": True} if dealt else {})},
         "does_not_cover": [],
         "method": f"rate certificate, {observer}",
         "citation": "chain rule",
     }
 
 
-def study(folder: Path, *, server: float = SERVER, playing: bool = True) -> StudyResults:
+def study(folder: Path, *, server: float = SERVER, playing: bool = True, dealt: bool = False) -> StudyResults:
     """A made study whose method "coded" has rate certificates about sex in each of its cells."""
     Made(methods={"none": METHODS["none"], "coded": Law((None,), (0.4,), (0.95,))}).write(folder)
     for path in folder.glob("cells/m1-*/result.json"):
@@ -38,8 +38,8 @@ def study(folder: Path, *, server: float = SERVER, playing: bool = True) -> Stud
         result["certificates"]["sex"] = [
             bound("information (bits)", STRANGER, "sender unknown"),
             bound("accuracy", 0.9, "sender unknown"),
-            bound("information (bits)", server, "sender known"),
-            bound("accuracy", 0.93, "sender known"),
+            bound("information (bits)", server, "sender known", dealt=dealt),
+            bound("accuracy", 0.93, "sender known", dealt=dealt),
         ]
         path.write_text(json.dumps(result))
     if playing:
@@ -64,6 +64,12 @@ def test_the_bound_that_is_told_is_the_one_for_a_server_that_knows_the_sender(tm
     shown = {one["quantity"]: one["bound"] for one in gather(results, pairs, ["sex"])["certificates"][0][1]}
     assert shown["information (bits)"] == SERVER  # kept apart from the stranger's, which is tighter
     assert shown["information (bits), sender unknown"] == STRANGER
+
+
+def test_that_senders_must_say_nothing_by_themselves_is_told_where_it_is_assumed(tmp_path: Path) -> None:
+    assumed, general = (said(study(tmp_path / str(dealt), dealt=dealt))["rate"] for dealt in (True, False))
+    assert "a server that knows the sender (if people come to senders at random" in assumed
+    assert "at random" not in general
 
 
 def test_without_a_certificate_only_corollary_1_is_spoken_of_and_elsewhere_nothing(tmp_path: Path) -> None:
