@@ -36,7 +36,7 @@ class Setup:
     def read(cls, path: str | Path, config: Mapping[str, Any]) -> Setup:
         """Read a study and pick the cell that a run's config names by `method`, `strength` and `seed`.
 
-        What it leaves out (or gives as "") is the study's first.
+        What it leaves out (or gives as "") is the study's first; what the study does not list is refused.
         """
         study = read_study(Path(path))
         by_name = {method.name: method for method in study.methods}
@@ -45,6 +45,9 @@ class Setup:
             raise InputError(f"run config: method: no method {name!r} in {path}: {nearest(name, by_name)}")
         method = by_name[name]
         strength = method.points[0] if config.get("strength") in (None, "") else float(config["strength"])
+        if strength not in method.points:  # a server could ask for a shield's σ of next to nothing
+            listed = ", ".join(f"{own:g}" for own in method.strengths or []) or "none"
+            raise InputError(f"run config: strength: {strength:g} is none of the study's for {name!r}: {listed}")
         seed = study.seeds[0] if config.get("seed") in (None, "") else int(config["seed"])
         return cls(study, method, strength, seed)
 
