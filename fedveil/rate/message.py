@@ -21,6 +21,8 @@ _MAGIC = b"fvR1"
 _HEADER = struct.Struct("<4s8sIHI")
 HEADER_BYTES = _HEADER.size
 _HALF = 2**16
+MOST_RECORDS = 2**20
+"""Of one message: a count that a forged header names must not take all memory."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ def pack(values: npt.ArrayLike, code: RateCode) -> Packed:
     coder = _coder()
     ways, bits = code.ways_and_bits(values)
     whole = np.asarray(values).astype(np.int64)
+    if len(whole) > MOST_RECORDS:
+        raise InputError(f"message: {len(whole)} records are more than {MOST_RECORDS}; send several messages")
     queue = coder.queue.RangeEncoder()
     queue.encode(ways.astype(np.int32), _flags(coder, code))
     for cells, table in zip(code.cells(whole), code.tables, strict=True):
@@ -75,7 +79,16 @@ def unpack(data: bytes, code: RateCode) -> IntArray:
     payload = data[HEADER_BYTES:]
     if check != zlib.crc32(payload, zlib.crc32(_HEADER.pack(magic, digest, count, width, 0))):
         raise InputError("message: cut or altered on its way (its checksum differs); ask for it again")
-    coder = _coder()
+    try:
+        if count <= MOST_RECORDS:
+            return _decoded(payload, count, code)
+    except AssertionError:  # how constriction tells that no encoder made these bytes
+        pass
+    raise InputError("message: forged, its checksum fits and its payload does not; do not trust its sender")
+
+
+def _decoded(payload: bytes, count: int, code: RateCode) -> IntArray:
+    coder, width = _coder(), code.width
     words = np.frombuffer(payload + b"\0" * (-len(payload) % 4), dtype="<u4").astype(np.uint32)
     queue = coder.queue.RangeDecoder(words)
     ways = np.asarray(queue.decode(_flags(coder, code), count), dtype=np.int64)

@@ -1,5 +1,8 @@
 """The code of rounded representations: bytes really counted, decoded exactly, and refused where they are not whole."""
 
+import struct
+import zlib
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from fedveil.errors import InputError
 from fedveil.rate.code import CODED, FAR, RAW, RateCode
-from fedveil.rate.message import HEADER_BYTES, pack, unpack, verbatim_bytes
+from fedveil.rate.message import HEADER_BYTES, MOST_RECORDS, pack, unpack, verbatim_bytes
 from fedveil.rate.prior import FactorisedPrior
 
 
@@ -68,6 +71,20 @@ def test_messages_that_are_not_whole_are_refused(change, told):
     whole = pack(values()[:50], code()).data
     with pytest.raises(InputError, match=told):
         unpack(change(whole), code())
+
+
+@pytest.mark.parametrize("count", [1_000_000, 2**32 - 1])
+def test_a_forged_count_that_its_payload_cannot_hold_is_refused(count):
+    whole = pack(values()[:50], code()).data
+    head, payload = whole[:12] + struct.pack("<IH", count, 6), whole[HEADER_BYTES:]
+    check = zlib.crc32(payload, zlib.crc32(head + b"\0\0\0\0"))
+    with pytest.raises(InputError, match="forged"):
+        unpack(head + struct.pack("<I", check) + payload, code())
+
+
+def test_more_records_than_a_message_holds_are_refused():
+    with pytest.raises(InputError, match="several messages"):
+        pack(np.zeros((MOST_RECORDS + 1, 6), dtype=np.int64), code())
 
 
 def test_another_priors_message_is_refused():
