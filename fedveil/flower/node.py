@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedveil.errors import InputError
@@ -17,6 +17,8 @@ from fedveil.federation.fleet import Answers, HomeFleet
 from fedveil.flower import wire
 from fedveil.flower.secret_noise import keep_updates_secret
 from fedveil.flower.setup import Setup
+from fedveil.flower.spending import members
+from fedveil.shields.unread import Unread
 
 if TYPE_CHECKING:
     from flwr.clientapp.typing import Mod
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from fedveil.games.game import Stage
 
 OwnRecords = Callable[[Context], "AttributeData"]
-_LOCAL, _RESTARTED = "fedveil.local", "fedveil.restarted"
+_LOCAL, _RESTARTED, _SECRETS = "fedveil.local", "fedveil.restarted", "fedveil.secrets"
 
 
 def client_app(study: str | Path, *, data: OwnRecords | None = None, mods: list[Mod] | None = None) -> ClientApp:
@@ -88,7 +90,9 @@ def _trained(run: Run, device: int, asked: RecordDict, context: Context) -> Reco
         keep_updates_secret(run.shield)  # the server knows the study's seed, and would take the noise off
     _load_shared(run, stage, came, asked.array_records[wire.FIXED])
     _seat(run, device, json.loads(str(told["local"])), context)
+    _recall_secrets(run, device, context)
     answers = HomeFleet().play(run, stage, number, np.array([device]))
+    _keep_secrets(run, device, context)
     _keep(run, device, json.loads(str(told["local"])), context)
     metrics = _metrics(answers, context)
     if not len(answers.sent.speaking):  # nothing is shared in this stage, or the shield could not run
@@ -125,6 +129,23 @@ def _keep(run: Run, device: int, local: dict[str, int], context: Context) -> Non
     states = {name: player.get(own)[0] for name, player in run.local.items() if device in player.slot_of}
     context.state[_LOCAL] = wire.flat_record(states)
     context.state[_RESTARTED] = MetricRecord({name: local[name] for name in states})
+
+
+def _recall_secrets(run: Run, device: int, context: Context) -> None:
+    """Give shields whose randomness is the same in every round back what they drew in the first."""
+    kept = context.state.config_records.get(_SECRETS, ConfigRecord())
+    for place, shield in enumerate(members(run.shield)):
+        if isinstance(shield, Unread) and str(place) in kept:
+            shield.secrets_[device] = int(str(kept[str(place)]))
+
+
+def _keep_secrets(run: Run, device: int, context: Context) -> None:
+    drawn = {
+        str(place): str(shield.secrets_[device])
+        for place, shield in enumerate(members(run.shield))
+        if isinstance(shield, Unread) and device in shield.secrets_
+    }
+    context.state[_SECRETS] = ConfigRecord(dict(drawn))
 
 
 def _metrics(answers: Answers, context: Context) -> MetricRecord:

@@ -24,7 +24,10 @@ from fedveil.flower.new_app import METRICS, write_app
 from fedveil.flower.node import client_app
 from fedveil.flower.setup import Setup
 from fedveil.flower.study_cell import _alone
+from fedveil.shields.unread import Unread
 from fedveil.studies.cells import load_data
+from fedveil.unread.file import save_unreading
+from fedveil.updates.segments import segments_of
 
 GAMES = {
     "tappfl": {"kind": "tappfl", "attribute": "u", "strength": 0.5},
@@ -107,6 +110,28 @@ def test_noise_of_a_site_that_keeps_its_own_is_not_what_the_studys_seed_foretell
     assert foretold.shape == first.shape
     assert not torch.allclose(first, foretold, atol=1e-6)
     assert not torch.allclose(first, second, atol=1e-6)
+
+
+def test_a_shields_secret_is_kept_between_messages(tmp_path: Path) -> None:
+    first = Setup.read(study_file(tmp_path, GAMES["adversarial"], engine="stacked", devices=20), {}).run()
+    first.play(1, record=[1])
+    updates = first.recorded[0][2]
+    codes = {"u": np.arange(len(updates)) % 2}
+    made = Unread(0.3, noise="means").fitted(updates, codes, segments_of(first, first.stages[-1]))
+    assert made.fit_ is not None
+    save_unreading(made.fit_, tmp_path / "fit.safetensors")
+    shield = {"kind": "unread", "relative": 0.3, "noise": "means", "fit": str(tmp_path / "fit.safetensors")}
+    found = []
+    for sticky in (True, False):
+        more = {"shield": {**shield, "sticky": sticky}}
+        home = at_home(tmp_path, GAMES["adversarial"], **more)
+        _, setup, fleet, _ = on_grid(study_file(tmp_path, GAMES["adversarial"], **more))
+        run = setup.run(fleet=fleet).play(setup.rounds)
+        assert [record.silent for record in run.history] == [0, 0]
+        for player in home.shared:
+            torch.testing.assert_close(run.shared[player], home.shared[player], atol=1e-9, rtol=0)
+        found.append(home.shared)
+    assert any(not torch.equal(found[0][player], found[1][player]) for player in found[0])
 
 
 def test_damage_is_told_only_by_nodes_that_reveal(tmp_path: Path) -> None:
