@@ -22,6 +22,7 @@ from fedveil.federation.release import release, senders
 from fedveil.federation.run import Run
 from fedveil.federation.view import FloatArray, Pool, View
 from fedveil.figures import Estimate
+from fedveil.randomness import numpy_generator
 from fedveil.rate.code import RateCode
 from fedveil.rate.helper import fit_helper
 from fedveil.rate.message import HEADER_BYTES, pack, unpack, verbatim_bytes
@@ -201,18 +202,28 @@ def held_out(
 
     train, validation = ((seen(split), y.codes[data.rows(split)]) for split in (Split.TRAIN, Split.VALIDATION))
     helper = fit_helper(train, validation, len(y.values), seed)
-    test = data.rows(Split.TEST)
+    rows = data.rows(Split.TEST)
+    one = _one_each(None if data.groups is None else data.groups[rows], seed)
+    test = rows[one]
     return HeldOutRate(
-        bits=code.bits(released.values[Split.TEST]),
+        bits=code.bits(released.values[Split.TEST][one]),
         bits_cap=code.cap,
-        helper_log_probabilities=helper(seen(Split.TEST)),
+        helper_log_probabilities=helper(seen(Split.TEST)[one]),
         task=y.codes[test],
         attribute=secret.codes[test],
         attribute_values=len(secret.values),
-        sender=released.senders[Split.TEST],
+        sender=released.senders[Split.TEST][one],
         uses_sender=uses,
         dealt_at_random=released.dealt_at_random,
     )
+
+
+def _one_each(groups: IntArray | None, seed: int) -> IntArray | slice:
+    """Return the place of one record of every group, drawn at random: only those are independent of each other."""
+    if groups is None:
+        return slice(None)
+    mixed = numpy_generator(seed, "one of each group").permutation(len(groups))
+    return np.asarray(np.sort(mixed[np.unique(groups[mixed], return_index=True)[1]]))
 
 
 def verbatim(width: int, inputs: int) -> Sent:
