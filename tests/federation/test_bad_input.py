@@ -47,7 +47,7 @@ def refusal(make, kind=InputError):
         ({"fraction": float("nan")}, r"(0, 1]"),
         ({"unreliable": 1.0}, "below 1"),
         ({"unreliable": -0.1}, "below 1"),
-        ({"engine": "stakced"}, "'stakced' is not known: choose stacked or plain"),
+        ({"engine": "stakced"}, "'stakced' is not known: choose stacked, plain or flower"),
         ({"dtype": "float16"}, "choose float32 or float64"),
         ({"batch_sizes": [1, 2]}, "batch_sizes: 2 values for 5 devices"),
         ({"batch_sizes": [1, 2, 3, 4, 0]}, "batch_sizes: every device needs at least 1"),
