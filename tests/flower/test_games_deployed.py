@@ -51,8 +51,8 @@ def test_a_study_on_flower_has_the_local_engines_results(tmp_path: Path) -> None
     assert len(_numbers(found["flower"])) > 50
 
 
-# Adversarial training takes as long again, and differs from TAPPFL in its losses alone.
-@pytest.mark.parametrize("method", ["attri-fed", pytest.param("adversarial", marks=pytest.mark.slow)])
+@pytest.mark.slow  # a minute for each; the same games are played on an in-process grid in test_games.py
+@pytest.mark.parametrize("method", ["attri-fed", "adversarial"])
 def test_an_app_that_was_written_plays_a_method(method: str, tmp_path: Path) -> None:
     study = written(tmp_path, methods=GAMES)
     app = tmp_path / "my app"
