@@ -26,6 +26,7 @@ EVERYTHING = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(
     attribute=st.sampled_from(["sex", "race", ("sex", "race"), "own"]),

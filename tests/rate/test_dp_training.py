@@ -55,6 +55,7 @@ def test_an_empty_batch_is_noise_alone():
     assert all(float(one.abs().max()) == 0 for one in sums)
 
 
+@pytest.mark.slow
 def test_it_learns_when_the_budget_is_large():
     rng = np.random.default_rng(0)
     y = torch.from_numpy(rng.integers(0, 2, 300))

@@ -14,6 +14,7 @@ from fedveil.reproductions.maps import neighbour_agreement
 Reproduced = Callable[..., tuple[dict[str, Any], Path, str]]
 
 
+@pytest.mark.slow
 def test_maps_of_raw_inputs_and_of_every_strength(reproduced: Reproduced) -> None:
     found, folder, said = reproduced("maps", drop_columns=[0, 1])
     (row,) = found["shows"]["rows"]

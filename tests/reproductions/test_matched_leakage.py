@@ -37,6 +37,7 @@ METHODS = [
 ]
 
 
+@pytest.mark.slow
 def test_matched_utility_and_what_was_spent(reproduced: Reproduced) -> None:
     shows = {"kind": "matched-leakage", "levels": [0.01, 0.6, 0.99]}
     paper = [{"method": "tappfl", "source": "Figure 9", "matched": "TAPPFL is best"}]

@@ -32,6 +32,7 @@ PAPER = [
 ]
 
 
+@pytest.mark.slow
 def test_every_cell_is_measured(reproduced: Reproduced) -> None:
     found, folder, said = reproduced(SHOWS, PAPER, methods=METHODS)
     (block,) = found["shows"]["blocks"]

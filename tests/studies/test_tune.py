@@ -63,6 +63,7 @@ def test_whole_numbers_stay_whole_and_the_search_ends() -> None:
     assert found.answer[1].strength == 6.0
 
 
+@pytest.mark.slow
 def test_tune_as_a_command(write_study: Callable[..., Path], tmp_path: Path) -> None:
     study = write_study(methods=[CHANNEL], drop_columns=[0], data={**DATA})
     done = fedveil_here(
