@@ -27,6 +27,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fedveil.errors import InputError, nearest
+from fedveil.hand_written import read_hand_written
 
 MOST_BYTES = 100_000
 """Far more than any person writes by hand."""
@@ -113,7 +114,7 @@ class Policy(BaseModel):
             known: the attributes that there are; a policy that hides another is refused.
         """
         path = Path(path)
-        text = read_text(path, "a policy, a TOML file with a table [hide]")
+        text = read_hand_written(path, "policy", "a policy, a TOML file with a table [hide]", MOST_BYTES)
         found = cls.parse(text, str(path))
         if known is not None:
             found.check(known, str(path))
@@ -128,22 +129,6 @@ class Policy(BaseModel):
 
     def __hash__(self) -> int:
         return hash(repr(self))
-
-
-def read_text(path: Path, wanted: str) -> str:
-    """Read a file that a person wrote by hand; `wanted` says what should have been named."""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path}: {path.stat().st_size:,} bytes are more than any policy needs; is it one?")
-        return path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; name {wanted}") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: is a folder; name {wanted}") from None
-    except OSError as fault:
-        raise InputError(f"{path}: cannot be read ({fault.strerror})") from fault
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not UTF-8 text; name {wanted}") from None
 
 
 def _told(fault: ValidationError) -> str:

@@ -88,7 +88,6 @@ def shadows(app: Path, work: Path, policy: Path, count: int, seed: int) -> tuple
         from quickstart.task import make_model
 
         made = [phone(work / "shadows" / str(number), seed + 1000, number, policy) for number in range(count)]
-        torch.manual_seed(seed)
         first = ArrayRecord(make_model().state_dict())
         return shadow_updates(client, first, [config for config, _ in made], SETTINGS), np.array([s for _, s in made])
     finally:

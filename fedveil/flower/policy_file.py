@@ -32,7 +32,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fedveil.errors import InputError, nearest
 from fedveil.flower.spending import Budget, members
-from fedveil.policy import Policy, read_text
+from fedveil.hand_written import read_hand_written
+from fedveil.policy import MOST_BYTES, Policy
 from fedveil.shields.shield import Shield
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class SitePolicy:
     def read(cls, path: str | Path) -> SitePolicy:
         """Read the file; the first fault is told in one line that names the file and the key."""
         path = Path(path)
-        text = read_text(path, "a site's policy, a TOML file with a line: shield = {…}")
+        text = read_hand_written(path, "policy", "a site's policy, a TOML file with a line: shield = {…}", MOST_BYTES)
         try:
             written = _Written.model_validate(tomllib.loads(text))
         except (tomllib.TOMLDecodeError, RecursionError) as fault:

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from fedveil.errors import InputError
+from fedveil.hand_written import read_hand_written
 
 MOST_BYTES = 1_000_000
 MOST_VALUES = 20_000
@@ -45,20 +46,7 @@ _Loader.add_implicit_resolver(
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file that must hold a mapping; every fault is told with the file's name and what to do."""
-    try:
-        if path.is_dir():
-            raise InputError(f"{path}: is a folder; name a study's YAML file")
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(
-                f"{path}: {path.stat().st_size:,} bytes are more than any study needs ({MOST_BYTES:,}); is it a study?"
-            )
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; name a study's YAML file") from None
-    except OSError as fault:
-        raise InputError(f"{path}: cannot be read ({fault.strerror})") from fault
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not UTF-8 text; a study is a YAML file") from None
+    text = read_hand_written(path, "study", "a study's YAML file", MOST_BYTES)
     return parse_yaml(text, str(path))
 
 
