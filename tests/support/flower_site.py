@@ -101,3 +101,10 @@ def app_of(*mods: Any, reply: Callable[[Message], RecordDict] | None = None) -> 
 def arrays_in(reply: Message) -> dict[str, np.ndarray[Any, Any]]:
     (found,) = reply.content.array_records.values()
     return {key: own.numpy() for key, own in found.items()}
+
+
+def refused(reply: Message, told: str) -> None:
+    """Check that a reply is one fixed sentence, and nothing else."""
+    assert reply.has_error()
+    assert not reply.has_content()
+    assert reply.error.reason == f"fedveil: nothing was sent: {told}"
