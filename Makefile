@@ -9,9 +9,9 @@ export FEDVEIL_DATA
 
 setup: .venv/.installed
 
-.venv/.installed: pyproject.toml constraints.txt
+.venv/.installed: pyproject.toml papers/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[audit,data,dp,flower,rate,report,sinks,docs,dev]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[audit,data,dp,flower,rate,report,sinks,docs,dev]' -e papers
 	touch $@
 
 demo: setup
@@ -43,7 +43,7 @@ docs: setup
 
 # docs/study.schema.json and docs/study-fields.md, from the models and docstrings.
 schema: setup
-	$(BIN)/python -m fedveil.studies.field_docs
+	$(BIN)/python -m fedveil.config.field_docs
 
 bench: setup
 	$(BIN)/python benchmarks/engine.py

@@ -1,6 +1,6 @@
 """An epoch of a curious classifier and its attack against a plain PyTorch loop of the same networks, side by side.
 
-Prints ratios measured in one run: `fedveil.curious.train` over a loop as the paper's code would have it (both players,
+Prints ratios measured in one run: `fedveil_papers.curious.train` over a loop as the paper's code would have it (both players,
 the same steps in the same modes), and over a loop of the classifier alone. Batches are taken by turns, so that a busy
 neighbour slows all alike.
 
@@ -14,10 +14,10 @@ import time
 
 import numpy as np
 import torch
+from fedveil_papers.curious.training import Training
 from torch import Tensor
 from torch.nn import functional
 
-from fedveil.curious.training import Training
 from fedveil.data import Attribute, AttributeData
 from fedveil.games import Curious, DataShape
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedveil.curious import prune, train
-from fedveil.curious.measuring import share
-from fedveil.curious.pruning import Scope
+from fedveil_papers.curious import prune, train
+from fedveil_papers.curious.measuring import share
+from fedveil_papers.curious.pruning import Scope
+from fedveil_papers.curious_case import CuriousCase
+from fedveil_papers.curious_pruning import CuriousPruning
+from fedveil_papers.preset import read_preset
+
 from fedveil.data import Split
 from fedveil.games.curious import Curious
-from fedveil.reproductions.curious_case import CuriousCase
-from fedveil.reproductions.curious_pruning import CuriousPruning
-from fedveil.studies.presets import read_preset
 
 SCOPES: tuple[Scope, ...] = ("layer", "network")
 

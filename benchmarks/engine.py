@@ -27,11 +27,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fedveil.core.models import mlp
 from fedveil.data import IID, Attribute, AttributeData
 from fedveil.federation import Federation
 from fedveil.federation.run import Run
 from fedveil.games import SGD, AdversarialTraining, FedAvg
-from fedveil.models import mlp
 
 RECORDS, FEATURES, BATCH, EPOCHS, RATE = 260, 103, 10, 10, 0.01
 

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from fedveil_papers.exposure import network_segments
 from flwr.app import ArrayRecord, Context, Message, Metadata, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from rich.console import Console
@@ -35,9 +36,8 @@ from rich.table import Table
 from torch import nn
 from torch.nn import functional
 
-from fedveil.exposure import network_segments
 from fedveil.flower import shield_mod, site_shield
-from fedveil.zoo import fit_zoo, spread_widths
+from fedveil.shields.recup import fit_zoo, spread_widths
 
 BATCH = 32
 POLICIES = {

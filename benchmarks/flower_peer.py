@@ -22,7 +22,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from torch.nn import functional
 
-from fedveil.models import mlp
+from fedveil.core.models import mlp
 
 RECORDS, FEATURES, BATCH, EPOCHS, RATE = 260, 103, 10, 10, 0.01
 SIZES = [FEATURES, 64, 128, 2]

@@ -14,13 +14,13 @@ import argparse
 import json
 
 import torch
+from fedveil_papers.exposure.point import Laboratory, Point
+from fedveil_papers.exposure.sending import Sender
+from fedveil_papers.exposure.task import Task, make_task
 from torch import Tensor, nn
 
+from fedveil.core.randomness import numpy_generator, torch_generator
 from fedveil.data import Split
-from fedveil.exposure.point import Laboratory, Point
-from fedveil.exposure.sending import Sender
-from fedveil.exposure.task import Task, make_task
-from fedveil.randomness import numpy_generator, torch_generator
 from fedveil.shields import DPGaussian, Mingle
 
 ATTRIBUTE = {"adult": "sex", "lfw": "gender", "audiomnist": "sex"}

@@ -14,12 +14,12 @@ import json
 
 import numpy as np
 import torch
+from fedveil_papers.exposure.readers import Features, Readers, strongest
+from fedveil_papers.exposure.sending import Sender, Tally
+from fedveil_papers.exposure.task import Task, make_task
 from torch import Tensor, nn
 
 from fedveil.data import Split
-from fedveil.exposure.readers import Features, Readers, strongest
-from fedveil.exposure.sending import Sender, Tally
-from fedveil.exposure.task import Task, make_task
 from fedveil.shields import Mingle
 
 ATTRIBUTE = "gender"

@@ -23,13 +23,13 @@ import torch
 from torch.nn.functional import softplus
 
 import fedveil as fv
+from fedveil.core.models import Start, mlp
 from fedveil.data import AttributeData, Split
 from fedveil.federation import Federation, Run
 from fedveil.games import TAPPFL, Adam, Player
 from fedveil.games.losses import one_hot
 from fedveil.games.networks import LIGHT_CRITIC, PAPER_CRITIC
 from fedveil.games.pairing import partners
-from fedveil.models import Start, mlp
 
 PRINTED, NARROW = 128, 4  # numbers in r
 ROUNDS, TIMED = 4, 2

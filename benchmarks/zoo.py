@@ -18,16 +18,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from fedveil_papers.exposure import make_task
+from fedveil_papers.exposure.sending import Sender
+from fedveil_papers.exposure.task import Task
+from fedveil_papers.exposure.training import train
 from torch import Tensor
 
 from fedveil.data import Split
-from fedveil.exposure import make_task
-from fedveil.exposure.sending import Sender
-from fedveil.exposure.task import Task
-from fedveil.exposure.training import train
 from fedveil.shields import Identity
+from fedveil.shields.recup import Fitting, Zoo, fit_zoo, spread_widths
 from fedveil.updates import features
-from fedveil.zoo import Fitting, Zoo, fit_zoo, spread_widths
 
 ROUNDS = (1, 3, 5, 10, 20)
 

@@ -1,37 +1,36 @@
 """fedveil trains, attacks, certifies and reports attribute privacy in federated learning.
 
-Submodules load when first used, as `fv.data`, `fv.games`, `fv.attacks`, `fv.studies`, ….
+Everything loads when it is first used, as `fv.data`, `fv.games`, `fv.attacks`, `fv.studies`, ….
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING
+
+from fedveil.core.lazy import lazy
 
 __version__ = "0.1.0"
 
-_SUBMODULES = (
-    "attacks",
-    "audit",
-    "certificates",
-    "data",
-    "federation",
-    "games",
-    "information",
-    "report",
-    "shields",
-    "studies",
-)
-_FROM_FEDERATION = ("Federation", "View")
+if TYPE_CHECKING:
+    from fedveil import attacks as attacks
+    from fedveil import audit as audit
+    from fedveil import certificates as certificates
+    from fedveil import config as config
+    from fedveil import core as core
+    from fedveil import data as data
+    from fedveil import federation as federation
+    from fedveil import flower as flower
+    from fedveil import games as games
+    from fedveil import rate as rate
+    from fedveil import report as report
+    from fedveil import shields as shields
+    from fedveil import studies as studies
+    from fedveil import updates as updates
+    from fedveil import view as view
+    from fedveil import zoos as zoos
+    from fedveil.core.errors import InputError as InputError
+    from fedveil.federation.federation import Federation as Federation
+    from fedveil.federation.run import Run as Run
+    from fedveil.view import View as View
 
-
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return importlib.import_module(f"fedveil.{name}")
-    if name in _FROM_FEDERATION:
-        return getattr(importlib.import_module("fedveil.federation"), name)
-    raise AttributeError(f"module 'fedveil' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_SUBMODULES, *_FROM_FEDERATION])
+__getattr__, __dir__, __all__ = lazy(__name__)

@@ -10,9 +10,9 @@ import argparse
 
 import numpy as np
 
+from fedveil.attacks.mutual_information import cross_fitted_information
 from fedveil.cli.output import print_json
 from fedveil.data import load
-from fedveil.information.mutual_information import cross_fitted_information
 
 
 def main() -> None:

@@ -19,18 +19,18 @@ from scipy.optimize import linprog
 
 from fedveil.attacks import panel
 from fedveil.attacks.counts import attack_devices, attack_target
+from fedveil.core.randomness import numpy_generator, torch_generator
+from fedveil.core.standardise import Standardiser
 from fedveil.data import AttributeData, Split, intersect, load
 from fedveil.federation.head_kinds import Lesson, fit_kind
-from fedveil.federation.view import View
-from fedveil.randomness import numpy_generator, torch_generator
 from fedveil.shields.drop_columns import table_columns
 from fedveil.shields.transport import Transport
-from fedveil.standardise import Standardiser
-from fedveil.transport.columns import learn_columns
-from fedveil.transport.federated import Plan
-from fedveil.transport.federated_table import People, learn_table
-from fedveil.transport.poll import Poll, budget
-from fedveil.transport.recipe import Recipe
+from fedveil.shields.transport.columns import learn_columns
+from fedveil.shields.transport.federated import Plan
+from fedveil.shields.transport.federated_table import People, learn_table
+from fedveil.shields.transport.poll import Poll, budget
+from fedveil.shields.transport.recipe import Recipe
+from fedveil.view import View
 
 WEIGHTS = {
     "age": 1.0,

@@ -22,7 +22,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from fedveil.data import Split, load
 from fedveil.shields.drop_columns import table_columns
-from fedveil.transport import Recipe, fit_chart
+from fedveil.shields.transport import Recipe, fit_chart
 
 TASKS = ("long-hours", "professional", "education-10")
 THREE = {"education": 1.0, "capital-loss": 1.0, "capital-gain": 1.0}

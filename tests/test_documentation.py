@@ -17,12 +17,12 @@ import typer
 import yaml
 
 import fedveil
-from fedveil import plugins
 from fedveil.attacks import panel
 from fedveil.cli import app, main
+from fedveil.core import plugins
 from fedveil.data import available, load
 from fedveil.federation import Federation
-from fedveil.federation.view import View
+from fedveil.view import View
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = sorted((REPOSITORY / "docs").glob("*.md"))

@@ -31,11 +31,11 @@ from make_phones import SEXES, make_phone  # noqa: E402
 from fedveil.attacks.judgement import Judgement  # noqa: E402
 from fedveil.attacks.panel import panel  # noqa: E402
 from fedveil.data.attribute import Attribute  # noqa: E402
-from fedveil.federation.view import EVERY_OBSERVER, Capability, Pool, View  # noqa: E402
 from fedveil.flower.captured import Captured  # noqa: E402
 from fedveil.flower.loopback import Loopback  # noqa: E402
 from fedveil.flower.shadows import shadow_updates  # noqa: E402
 from fedveil.updates.features import features  # noqa: E402
+from fedveil.view import EVERY_OBSERVER, Capability, Pool, View  # noqa: E402
 
 FEATURES = ("whole", "direction", "recovered")
 ATTACKERS = "updates,logistic,stru-nn"

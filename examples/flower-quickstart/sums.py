@@ -26,7 +26,7 @@ from measure import ATTACKERS, HERE, SEXES, app_with, shadows
 
 from fedveil.attacks.panel import panel
 from fedveil.data.attribute import Attribute
-from fedveil.federation.view import EVERY_OBSERVER, Capability, Pool, View
+from fedveil.view import EVERY_OBSERVER, Capability, Pool, View
 
 SIZES = (1, 3, 9)
 KNOWN_COHORTS = 1500

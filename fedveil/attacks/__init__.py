@@ -5,9 +5,22 @@ chooses the strongest on validation and scores it on victims (`measures.py`, wit
 what a task's label alone gives away.
 """
 
-from fedveil.attacks.attack import Attack, Labelled
-from fedveil.attacks.floor import floor
-from fedveil.attacks.judgement import AttackerFigures, Beyond, Judgement
-from fedveil.attacks.panel import FULL, QUICK, Panel, panel
+from __future__ import annotations
 
-__all__ = ["FULL", "QUICK", "Attack", "AttackerFigures", "Beyond", "Judgement", "Labelled", "Panel", "floor", "panel"]
+from typing import TYPE_CHECKING
+
+from fedveil.attacks.floor import floor as floor
+from fedveil.attacks.panel import FULL as FULL
+from fedveil.attacks.panel import QUICK as QUICK
+from fedveil.attacks.panel import Panel as Panel
+from fedveil.attacks.panel import panel as panel
+from fedveil.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from fedveil.attacks.attack import Attack as Attack
+    from fedveil.attacks.attack import Labelled as Labelled
+    from fedveil.attacks.judgement import AttackerFigures as AttackerFigures
+    from fedveil.attacks.judgement import Beyond as Beyond
+    from fedveil.attacks.judgement import Judgement as Judgement
+
+__getattr__, __dir__, __all__ = lazy(__name__)

@@ -9,10 +9,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.data.attribute import IntArray
-from fedveil.federation.view import EVERY_OBSERVER, Capability
-
-FloatArray = npt.NDArray[np.float64]
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.view import EVERY_OBSERVER, Capability
 
 
 @dataclass(frozen=True, eq=False)

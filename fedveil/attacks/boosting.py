@@ -7,7 +7,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils.class_weight import compute_sample_weight
 from threadpoolctl import threadpool_limits
 
-from fedveil.attacks.attack import Attack, FloatArray, Labelled, log_probabilities
+from fedveil.attacks.attack import Attack, Labelled, log_probabilities
+from fedveil.core.arrays import FloatArray
 
 _BINS = 255
 

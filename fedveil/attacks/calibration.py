@@ -14,8 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from fedveil.attacks.attack import FloatArray
-from fedveil.data.attribute import IntArray
+from fedveil.core.arrays import FloatArray, IntArray
 
 _SCALE_FIRMNESS = 0.05
 """How firmly the prior holds the scale: a timid attacker who is always right must be free to become certain."""

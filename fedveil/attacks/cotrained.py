@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from fedveil.attacks.judgement import AttackerFigures
+from fedveil.core.measures import Predictions, counting_units, figures_of, resampled
+from fedveil.core.randomness import numpy_generator
 from fedveil.data.attribute_data import Split
 from fedveil.games.play import Play
-from fedveil.measures import Predictions, counting_units, figures_of, resampled
-from fedveil.randomness import numpy_generator
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedveil.certificates.confidence import proportion_bounds
-from fedveil.data.attribute import IntArray
-from fedveil.errors import InputError
-from fedveil.figures import Estimate
-from fedveil.transport.poll import Device, FloatArray, Poll, gaussian_advantage
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError
+from fedveil.core.figures import Estimate
+from fedveil.shields.transport.poll import Device, Poll, gaussian_advantage
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedveil.attacks.attack import Attack, FloatArray, Labelled
+from fedveil.attacks.attack import Attack, Labelled
 from fedveil.attacks.judgement import AttackerFigures
 from fedveil.attacks.trial import Question, Trial
-from fedveil.errors import InputError
-from fedveil.federation.view import EVERY_OBSERVER, Capability, Pool, View
-from fedveil.figures import Estimate
-from fedveil.learning import Recipe, descend, fit_network, log_posterior
-from fedveil.measures import interval
-from fedveil.models import mlp, pick_device
-from fedveil.randomness import child_seed, numpy_generator, torch_generator
-from fedveil.standardise import Standardiser
+from fedveil.core.arrays import FloatArray
+from fedveil.core.errors import InputError
+from fedveil.core.figures import Estimate
+from fedveil.core.learning import Recipe, descend, fit_network, log_posterior
+from fedveil.core.measures import interval
+from fedveil.core.models import mlp, pick_device
+from fedveil.core.randomness import child_seed, numpy_generator, torch_generator
+from fedveil.core.standardise import Standardiser
+from fedveil.view import EVERY_OBSERVER, Capability, Pool, View
 
 WIDTH = 64
 """Features of the auxiliary encoder: what a censored representation is brought back to."""

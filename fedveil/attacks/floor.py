@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedveil.core.errors import InputError
+from fedveil.core.figures import Estimate
+from fedveil.core.measures import Predictions, counting_units, figures_of, resampled
+from fedveil.core.randomness import numpy_generator
 from fedveil.data.attribute_data import AttributeData, Split
-from fedveil.errors import InputError
-from fedveil.figures import Estimate
-from fedveil.measures import Predictions, counting_units, figures_of, resampled
-from fedveil.randomness import numpy_generator
 
 
 def floor(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sklearn.ensemble import RandomForestClassifier
 
-from fedveil.attacks.attack import Attack, FloatArray, Labelled, log_probabilities
+from fedveil.attacks.attack import Attack, Labelled, log_probabilities
+from fedveil.core.arrays import FloatArray
 
 
 class Forest(Attack):

@@ -17,15 +17,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedveil.attacks.attack import Attack, FloatArray
+from fedveil.attacks.attack import Attack
 from fedveil.attacks.judgement import FRESH
 from fedveil.attacks.trial import Question, Trial, tried
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError
+from fedveil.core.measures import Predictions, counting_units
+from fedveil.core.randomness import child_seed
+from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import Split, random_split
-from fedveil.errors import InputError
-from fedveil.federation.view import Pool, View
-from fedveil.measures import Predictions, counting_units
-from fedveil.randomness import child_seed
+from fedveil.view import Pool, View
 
 LEAST = 8
 """People (or groups) of every value below which halves, and parts of halves, would lack some value."""

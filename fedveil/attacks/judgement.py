@@ -9,8 +9,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from fedveil.figures import Estimate
-from fedveil.measures import FloatArray
+from fedveil.core.arrays import FloatArray
+from fedveil.core.figures import Estimate
 
 FRESH = " (fresh people)"
 """What stands behind the name of an attacker who learned from people whom the defence was never fitted on."""

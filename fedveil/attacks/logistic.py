@@ -10,7 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.utils.class_weight import compute_sample_weight
 
-from fedveil.attacks.attack import Attack, FloatArray, Labelled
+from fedveil.attacks.attack import Attack, Labelled
+from fedveil.core.arrays import FloatArray
 
 _MOST_DIRECTIONS = 1_000
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fedveil.attacks.attack import Attack, FloatArray, Labelled
-from fedveil.learning import Recipe, fit_network, log_posterior
+from fedveil.attacks.attack import Attack, Labelled
+from fedveil.core.arrays import FloatArray
+from fedveil.core.learning import Recipe, fit_network, log_posterior
 
 
 class SmallMLP(Attack):

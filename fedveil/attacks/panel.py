@@ -8,15 +8,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import ndtr
 
-from fedveil import plugins
-from fedveil.attacks.attack import Attack, FloatArray
+from fedveil.attacks.attack import Attack
 from fedveil.attacks.fresh import CrossTrial, check_enough
 from fedveil.attacks.judgement import FRESH, Beyond, Judgement
 from fedveil.attacks.trial import Question, Trial
-from fedveil.errors import InputError, nearest
-from fedveil.federation.view import Pool, View
-from fedveil.measures import chance_error, detectable_advantage, interval
-from fedveil.randomness import child_seed, numpy_generator
+from fedveil.core import plugins
+from fedveil.core.arrays import FloatArray
+from fedveil.core.errors import InputError, nearest
+from fedveil.core.measures import chance_error, detectable_advantage, interval
+from fedveil.core.randomness import child_seed, numpy_generator
+from fedveil.view import Pool, View
 
 FULL = ("logistic", "mlp-small", "mlp-large", "rbf-svm", "forest", "boosting")
 QUICK = ("logistic", "mlp-small", "boosting")

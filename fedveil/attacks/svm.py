@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from sklearn.svm import SVC
 
-from fedveil.attacks.attack import Attack, FloatArray, Labelled, evenly
-from fedveil.randomness import numpy_generator
+from fedveil.attacks.attack import Attack, Labelled, evenly
+from fedveil.core.arrays import FloatArray
+from fedveil.core.randomness import numpy_generator
 
 
 class RBFSVM(Attack):

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedveil.attacks.attack import Attack, FloatArray, Labelled
+from fedveil.attacks.attack import Attack, Labelled
 from fedveil.attacks.calibration import Calibration, calibrate
 from fedveil.attacks.judgement import AttackerFigures
-from fedveil.data.attribute import IntArray
-from fedveil.errors import InputError
-from fedveil.federation.view import Pool, View
-from fedveil.measures import Predictions, counting_units, figures_of, resampled
-from fedveil.standardise import Standardiser
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError
+from fedveil.core.measures import Predictions, counting_units, figures_of, resampled
+from fedveil.core.standardise import Standardiser
+from fedveil.view import Pool, View
 
 
 @dataclass(frozen=True, eq=False)

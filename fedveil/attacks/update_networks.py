@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedveil.attacks.mlp import SmallMLP
-from fedveil.learning import Recipe
+from fedveil.core.learning import Recipe
 
 
 class StructureKnown(SmallMLP):

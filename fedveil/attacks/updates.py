@@ -10,9 +10,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.utils.class_weight import compute_sample_weight
 
-from fedveil.attacks.attack import Attack, FloatArray, Labelled, evenly
-from fedveil.federation.view import EVERY_OBSERVER, Capability
-from fedveil.randomness import numpy_generator
+from fedveil.attacks.attack import Attack, Labelled, evenly
+from fedveil.core.arrays import FloatArray
+from fedveil.core.randomness import numpy_generator
+from fedveil.view import EVERY_OBSERVER, Capability
 
 Axes = tuple[bool, FloatArray, FloatArray]
 """Whether rows are scaled to norm 1, the mean, and the directions with their scale."""

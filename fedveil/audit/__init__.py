@@ -7,32 +7,18 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
-    from fedveil.audit.auditing import Audit, audit, audit_all
-    from fedveil.audit.calibration import LIMITS, Limits
-    from fedveil.audit.outputs import Outputs
-    from fedveil.audit.page import write_page
-    from fedveil.audit.reading import read_outputs
+    from fedveil.audit.auditing import Audit as Audit
+    from fedveil.audit.auditing import audit as audit
+    from fedveil.audit.auditing import audit_all as audit_all
+    from fedveil.audit.calibration import LIMITS as LIMITS
+    from fedveil.audit.calibration import Limits as Limits
+    from fedveil.audit.outputs import Outputs as Outputs
+    from fedveil.audit.page import write_page as write_page
+    from fedveil.audit.reading import read_outputs as read_outputs
 
-__all__ = ["LIMITS", "Audit", "Limits", "Outputs", "audit", "audit_all", "read_outputs", "write_page"]
-
-_HOME = {
-    "LIMITS": "calibration",
-    "Audit": "auditing",
-    "Limits": "calibration",
-    "Outputs": "outputs",
-    "audit": "auditing",
-    "audit_all": "auditing",
-    "read_outputs": "reading",
-    "write_page": "page",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Looked up when first used: whoever makes outputs need not wait for the attackers to load.
-    if name in _HOME:
-        return getattr(importlib.import_module(f"fedveil.audit.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'fedveil.audit' has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy(__name__)

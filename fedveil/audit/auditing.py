@@ -23,11 +23,12 @@ from fedveil.audit.outputs import Outputs
 from fedveil.audit.seen import seen
 from fedveil.audit.spread import Spread, spread
 from fedveil.audit.verdict import FORGIVEN, MEANING, WORST_FIRST, Verdict, decide, evidence_for, forgiven
-from fedveil.data.attribute import Attribute, IntArray
-from fedveil.errors import InputError, nearest
-from fedveil.federation.view import View
-from fedveil.figures import Estimate
-from fedveil.measures import counting_units, share_right
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError, nearest
+from fedveil.core.figures import Estimate
+from fedveil.core.measures import counting_units, share_right
+from fedveil.data.attribute import Attribute
+from fedveil.view import View
 
 _DRAWS = 1000
 

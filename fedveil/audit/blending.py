@@ -13,9 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedveil.audit.outputs import FloatArray
-from fedveil.data.attribute import IntArray
-from fedveil.measures import Predictions
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.measures import Predictions
 
 TRUST = (0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 0.995)
 """Never 1: an attacker that made no mistake on one half may be surely wrong about one person of the other, and a single

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 if TYPE_CHECKING:
     from fedveil.audit.explained import Explained

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedveil.audit.spread import Spread
-from fedveil.figures import Estimate
+from fedveil.core.figures import Estimate
 
 _TICKS = (0, 25, 50, 75, 100)
 _HEIGHT = 84

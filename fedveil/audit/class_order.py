@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 _PREFIX = re.compile(r"(?i)^(?:p|prob|probability|proba|score|logit|z|y|class|out|output)?[\W_]*(.+)$")
 
@@ -31,7 +31,7 @@ def class_order(
     ['0', '1', '2']
     >>> class_order(["risk_yes"], ["no", "yes"], None, "file.csv", "y")
     Traceback (most recent call last):
-    fedveil.errors.InputError: file.csv: cannot know which value of 'y' column 'risk_yes' is about; ...
+    fedveil.core.errors.InputError: file.csv: cannot know which value of 'y' column 'risk_yes' is about; ...
     """
     if classes:
         return _said(columns, values, list(classes), where, target)

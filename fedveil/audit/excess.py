@@ -20,18 +20,19 @@ from typing import Any
 
 import numpy as np
 
-from fedveil import plugins
 from fedveil.attacks.attack import Attack
 from fedveil.attacks.fresh import CrossTrial, halves
 from fedveil.audit.blending import blended
 from fedveil.audit.graded import graded_posterior, weight
-from fedveil.audit.outputs import FloatArray, Outputs
+from fedveil.audit.outputs import Outputs
 from fedveil.audit.seen import cells_of, labels_as_columns, seen
-from fedveil.data.attribute import Attribute, IntArray
-from fedveil.federation.view import Pool, View
-from fedveil.figures import Estimate
-from fedveil.measures import Predictions, bootstrap_weights, interval
-from fedveil.randomness import child_seed, numpy_generator
+from fedveil.core import plugins
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.figures import Estimate
+from fedveil.core.measures import Predictions, bootstrap_weights, interval
+from fedveil.core.randomness import child_seed, numpy_generator
+from fedveil.data.attribute import Attribute
+from fedveil.view import Pool, View
 
 _FIRMNESS = 2.0
 """Imagined records by which p(s | y, ŷ) is pulled to p(s | y), and that to p(s): rare cells say little."""

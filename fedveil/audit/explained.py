@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from fedveil.audit.outputs import FloatArray, Outputs
+from fedveil.audit.outputs import Outputs
 from fedveil.audit.seen import cells_of
-from fedveil.data.attribute import Attribute, IntArray
-from fedveil.figures import Estimate
-from fedveil.information.entropy import plug_in_conditional_entropy, plug_in_entropy
-from fedveil.measures import bootstrap_weights, interval
-from fedveil.randomness import numpy_generator
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.entropy import plug_in_conditional_entropy, plug_in_entropy
+from fedveil.core.figures import Estimate
+from fedveil.core.measures import bootstrap_weights, interval
+from fedveil.core.randomness import numpy_generator
+from fedveil.data.attribute import Attribute
 
 _DRAWS = 1000
 

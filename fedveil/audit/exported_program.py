@@ -19,7 +19,7 @@ import torch
 
 from fedveil.audit.exported_graph import DTYPES, ExportedGraph, Unreadable
 from fedveil.audit.models import ADVICE, Numbers, ScoringModel
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 _SCHEMA = 8
 """The generation of the format, as torch 2.8 and later write it; others are refused, not guessed at."""

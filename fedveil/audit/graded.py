@@ -22,8 +22,9 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from fedveil.audit.outputs import FloatArray, Outputs
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.audit.outputs import Outputs
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.data.attribute import Attribute
 
 _FIRMNESS = 1.0
 """Imagined records of every s, for each value of y, when p(s | y) is counted."""

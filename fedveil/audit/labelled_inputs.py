@@ -14,13 +14,14 @@ from fedveil.audit.class_order import class_order
 from fedveil.audit.models import Numbers, ScoringModel, scores_are_raw
 from fedveil.audit.outputs import Outputs
 from fedveil.audit.reading import in_order, labels_of
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError, nearest
+from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import Split
 from fedveil.data.catalogue import available, find_source
 from fedveil.data.csv_reading import one_spelling
 from fedveil.data.encoding import nested_kind, numbers_of
-from fedveil.errors import InputError, nearest
-from fedveil.tables import read_array, read_table, read_vectors, same_rows
+from fedveil.data.tables import read_array, read_table, read_vectors, same_rows
 
 _ARRAYS = (".npy", ".npz")
 

@@ -10,7 +10,7 @@ from fedveil.audit.labelled_inputs import Wanted, outputs_of, read_inputs
 from fedveil.audit.models import read_model
 from fedveil.audit.outputs import Outputs
 from fedveil.audit.reading import read_outputs
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 @dataclass(frozen=True)

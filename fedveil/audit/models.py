@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.audit.outputs import FloatArray, not_probabilities
+from fedveil.audit.outputs import not_probabilities
 from fedveil.audit.reading import of_both
-from fedveil.errors import InputError, nearest
+from fedveil.core.arrays import FloatArray
+from fedveil.core.errors import InputError, nearest
 
 Numbers = npt.NDArray[np.generic]
 

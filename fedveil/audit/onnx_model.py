@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedveil.audit.models import ADVICE, Numbers, Port, ScoringModel
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 _DTYPES = {
     "tensor(float)": "float32",

@@ -12,10 +12,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.data.attribute import Attribute, IntArray
-from fedveil.errors import InputError
-
-FloatArray = npt.NDArray[np.float64]
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError
+from fedveil.data.attribute import Attribute
 
 SUM_TOLERANCE = 1e-3
 """How far from 1 the probabilities of a record may sum; more for many classes, as files often have three decimals."""
@@ -73,7 +72,7 @@ class Outputs:
         >>> y = Attribute.from_column("y", [0, 1])
         >>> Outputs.checked([[0.9, 0.1], [0.5, 0.4]], False, y, {})
         Traceback (most recent call last):
-        fedveil.errors.InputError: outputs: the probabilities in row 2 sum to 0.9, not 1; mend them, or say they are raw
+        fedveil.core.errors.InputError: outputs: the probabilities in row 2 sum to 0.9, not 1; mend them, or say they are raw
         """
         made = cls(np.asarray(scores, dtype=np.float64), raw, y, secrets, groups)
         fault = None if raw else not_probabilities(made.scores)

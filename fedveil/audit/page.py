@@ -12,8 +12,8 @@ from fedveil.audit.auditing import Audit
 from fedveil.audit.calibration import LEAST_ROWS
 from fedveil.audit.charts import Bar, histograms, shares
 from fedveil.audit.place import check_place
-from fedveil.figures import Estimate
-from fedveil.files import write_atomically
+from fedveil.core.figures import Estimate
+from fedveil.core.files import write_atomically
 from fedveil.report.marks import COLOURS
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

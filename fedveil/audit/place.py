@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 def check_place(out: Path, source: Path | None = None) -> None:

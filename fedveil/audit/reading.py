@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 
 from fedveil.audit.class_order import class_order
-from fedveil.audit.outputs import FloatArray, Outputs, not_probabilities
-from fedveil.data.attribute import MISSING, Attribute, IntArray
+from fedveil.audit.outputs import Outputs, not_probabilities
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError
+from fedveil.data.attribute import MISSING, Attribute
 from fedveil.data.csv_reading import one_spelling
 from fedveil.data.encoding import numbers_of, text_of
-from fedveil.errors import InputError
-from fedveil.tables import column, read_table
+from fedveil.data.tables import column, read_table
 
 _ROWS_NAMED = 5
 

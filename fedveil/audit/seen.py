@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedveil.audit.outputs import FloatArray, Outputs
-from fedveil.data.attribute import IntArray
+from fedveil.audit.outputs import Outputs
+from fedveil.core.arrays import FloatArray, IntArray
 
 _SMALLEST = 1e-16
 """Probabilities below this count as this: the logarithm of a 0 must stay a number."""

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from fedveil.audit.outputs import FloatArray, Outputs
+from fedveil.audit.outputs import Outputs
+from fedveil.core.arrays import FloatArray
+from fedveil.core.figures import Estimate
+from fedveil.core.measures import bootstrap_weights, interval
+from fedveil.core.randomness import numpy_generator
 from fedveil.data.attribute import Attribute
-from fedveil.figures import Estimate
-from fedveil.measures import bootstrap_weights, interval
-from fedveil.randomness import numpy_generator
 
 BINS = 20
 _NEAR = 0.1

@@ -21,7 +21,7 @@ from fedveil.audit.calibration import LEAST_ROWS, Limits
 from fedveil.audit.excess import Excess
 from fedveil.audit.explained import Explained
 from fedveil.audit.spread import Spread
-from fedveil.figures import Estimate
+from fedveil.core.figures import Estimate
 
 Verdict = Literal["standard", "correlated", "curious", "undecided"]
 

@@ -16,125 +16,69 @@
 | `confidence` | one-sided confidence bounds on means, proportions and entropies |
 """
 
-from fedveil.certificates.advantage import (
-    advantage_from_balanced_accuracy,
-    balanced_accuracy_from_advantage,
-    certify_accuracy_from_dp,
-    dp_accuracy_bound,
-    dp_advantage_bound,
-    dp_balanced_accuracy_bound,
-    replace_one_from_add_remove,
-)
-from fedveil.certificates.certificate import AgainstAttackersTried, Certificate
-from fedveil.certificates.differential_privacy import (
-    dp_sgd_epsilon,
-    dp_sgd_epsilon_at_order,
-    dp_sgd_noise_multiplier,
-    gaussian_epsilon,
-    gaussian_noise_multiplier,
-    laplace_epsilon,
-    laplace_scale,
-)
-from fedveil.certificates.epsilon_audit import EpsilonLowerBound, audit_attribute_dp, audit_information_privacy
-from fedveil.certificates.equivocation import (
-    AttackerCrossEntropy,
-    KnownEquivocation,
-    certify_accuracy,
-    estimate_accuracy,
-)
-from fedveil.certificates.fano import (
-    fano_accuracy_bound,
-    fano_error_bound,
-    information_accuracy_bound,
-    inverse_binary_entropy,
-)
-from fedveil.certificates.gaussian_channel import (
-    gaussian_accuracy_bound,
-    gaussian_advantage_bound,
-    gaussian_balanced_accuracy_bound,
-    sigma_for_accuracy,
-    sigma_for_advantage,
-)
-from fedveil.certificates.gaussian_release import GaussianRelease
-from fedveil.certificates.information_privacy import (
-    attribute_dp_delta,
-    attribute_dp_epsilon,
-    certify_information_privacy,
-    corrected_leakage_bound,
-    information_privacy_epsilon,
-    is_attribute_dp,
-    largest_leakage,
-    post_process,
-    printed_corollary1_epsilon,
-    printed_leakage_bound,
-)
-from fedveil.certificates.rate import (
-    HeldOutRate,
-    certify_information,
-    certify_rate_accuracy,
-    known_equivocation,
-    rate_information_bound,
-    with_escape,
-)
-from fedveil.certificates.tappfl_theorems import (
-    corrected_theorem1_error_bound,
-    corrected_theorem2_accuracy_bound,
-    printed_theorem1_error_bound,
-    printed_theorem2_accuracy_bound,
-)
+from __future__ import annotations
 
-__all__ = [
-    "AgainstAttackersTried",
-    "AttackerCrossEntropy",
-    "Certificate",
-    "EpsilonLowerBound",
-    "GaussianRelease",
-    "HeldOutRate",
-    "KnownEquivocation",
-    "advantage_from_balanced_accuracy",
-    "attribute_dp_delta",
-    "attribute_dp_epsilon",
-    "audit_attribute_dp",
-    "audit_information_privacy",
-    "balanced_accuracy_from_advantage",
-    "certify_accuracy",
-    "certify_accuracy_from_dp",
-    "certify_information",
-    "certify_information_privacy",
-    "certify_rate_accuracy",
-    "corrected_leakage_bound",
-    "corrected_theorem1_error_bound",
-    "corrected_theorem2_accuracy_bound",
-    "dp_accuracy_bound",
-    "dp_advantage_bound",
-    "dp_balanced_accuracy_bound",
-    "dp_sgd_epsilon",
-    "dp_sgd_epsilon_at_order",
-    "dp_sgd_noise_multiplier",
-    "estimate_accuracy",
-    "fano_accuracy_bound",
-    "fano_error_bound",
-    "gaussian_accuracy_bound",
-    "gaussian_advantage_bound",
-    "gaussian_balanced_accuracy_bound",
-    "gaussian_epsilon",
-    "gaussian_noise_multiplier",
-    "information_accuracy_bound",
-    "information_privacy_epsilon",
-    "inverse_binary_entropy",
-    "is_attribute_dp",
-    "known_equivocation",
-    "laplace_epsilon",
-    "laplace_scale",
-    "largest_leakage",
-    "post_process",
-    "printed_corollary1_epsilon",
-    "printed_leakage_bound",
-    "printed_theorem1_error_bound",
-    "printed_theorem2_accuracy_bound",
-    "rate_information_bound",
-    "replace_one_from_add_remove",
-    "sigma_for_accuracy",
-    "sigma_for_advantage",
-    "with_escape",
-]
+from typing import TYPE_CHECKING
+
+from fedveil.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from fedveil.certificates.advantage import advantage_from_balanced_accuracy as advantage_from_balanced_accuracy
+    from fedveil.certificates.advantage import balanced_accuracy_from_advantage as balanced_accuracy_from_advantage
+    from fedveil.certificates.advantage import certify_accuracy_from_dp as certify_accuracy_from_dp
+    from fedveil.certificates.advantage import dp_accuracy_bound as dp_accuracy_bound
+    from fedveil.certificates.advantage import dp_advantage_bound as dp_advantage_bound
+    from fedveil.certificates.advantage import dp_balanced_accuracy_bound as dp_balanced_accuracy_bound
+    from fedveil.certificates.advantage import replace_one_from_add_remove as replace_one_from_add_remove
+    from fedveil.certificates.certificate import AgainstAttackersTried as AgainstAttackersTried
+    from fedveil.certificates.certificate import Certificate as Certificate
+    from fedveil.certificates.differential_privacy import dp_sgd_epsilon as dp_sgd_epsilon
+    from fedveil.certificates.differential_privacy import dp_sgd_epsilon_at_order as dp_sgd_epsilon_at_order
+    from fedveil.certificates.differential_privacy import dp_sgd_noise_multiplier as dp_sgd_noise_multiplier
+    from fedveil.certificates.differential_privacy import gaussian_epsilon as gaussian_epsilon
+    from fedveil.certificates.differential_privacy import gaussian_noise_multiplier as gaussian_noise_multiplier
+    from fedveil.certificates.differential_privacy import laplace_epsilon as laplace_epsilon
+    from fedveil.certificates.differential_privacy import laplace_scale as laplace_scale
+    from fedveil.certificates.epsilon_audit import EpsilonLowerBound as EpsilonLowerBound
+    from fedveil.certificates.epsilon_audit import audit_attribute_dp as audit_attribute_dp
+    from fedveil.certificates.epsilon_audit import audit_information_privacy as audit_information_privacy
+    from fedveil.certificates.equivocation import AttackerCrossEntropy as AttackerCrossEntropy
+    from fedveil.certificates.equivocation import KnownEquivocation as KnownEquivocation
+    from fedveil.certificates.equivocation import certify_accuracy as certify_accuracy
+    from fedveil.certificates.equivocation import estimate_accuracy as estimate_accuracy
+    from fedveil.certificates.fano import fano_accuracy_bound as fano_accuracy_bound
+    from fedveil.certificates.fano import fano_error_bound as fano_error_bound
+    from fedveil.certificates.fano import information_accuracy_bound as information_accuracy_bound
+    from fedveil.certificates.fano import inverse_binary_entropy as inverse_binary_entropy
+    from fedveil.certificates.gaussian_channel import gaussian_accuracy_bound as gaussian_accuracy_bound
+    from fedveil.certificates.gaussian_channel import gaussian_advantage_bound as gaussian_advantage_bound
+    from fedveil.certificates.gaussian_channel import (
+        gaussian_balanced_accuracy_bound as gaussian_balanced_accuracy_bound,
+    )
+    from fedveil.certificates.gaussian_channel import sigma_for_accuracy as sigma_for_accuracy
+    from fedveil.certificates.gaussian_channel import sigma_for_advantage as sigma_for_advantage
+    from fedveil.certificates.gaussian_release import GaussianRelease as GaussianRelease
+    from fedveil.certificates.information_privacy import attribute_dp_delta as attribute_dp_delta
+    from fedveil.certificates.information_privacy import attribute_dp_epsilon as attribute_dp_epsilon
+    from fedveil.certificates.information_privacy import certify_information_privacy as certify_information_privacy
+    from fedveil.certificates.information_privacy import corrected_leakage_bound as corrected_leakage_bound
+    from fedveil.certificates.information_privacy import information_privacy_epsilon as information_privacy_epsilon
+    from fedveil.certificates.information_privacy import is_attribute_dp as is_attribute_dp
+    from fedveil.certificates.information_privacy import largest_leakage as largest_leakage
+    from fedveil.certificates.information_privacy import post_process as post_process
+    from fedveil.certificates.information_privacy import printed_corollary1_epsilon as printed_corollary1_epsilon
+    from fedveil.certificates.information_privacy import printed_leakage_bound as printed_leakage_bound
+    from fedveil.certificates.rate import HeldOutRate as HeldOutRate
+    from fedveil.certificates.rate import certify_information as certify_information
+    from fedveil.certificates.rate import certify_rate_accuracy as certify_rate_accuracy
+    from fedveil.certificates.rate import known_equivocation as known_equivocation
+    from fedveil.certificates.rate import rate_information_bound as rate_information_bound
+    from fedveil.certificates.rate import with_escape as with_escape
+    from fedveil.certificates.tappfl_theorems import corrected_theorem1_error_bound as corrected_theorem1_error_bound
+    from fedveil.certificates.tappfl_theorems import (
+        corrected_theorem2_accuracy_bound as corrected_theorem2_accuracy_bound,
+    )
+    from fedveil.certificates.tappfl_theorems import printed_theorem1_error_bound as printed_theorem1_error_bound
+    from fedveil.certificates.tappfl_theorems import printed_theorem2_accuracy_bound as printed_theorem2_accuracy_bound
+
+__getattr__, __dir__, __all__ = lazy(__name__)

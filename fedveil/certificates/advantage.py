@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedveil.certificates.certificate import Certificate
-from fedveil.errors import InputError
-from fedveil.information.entropy import probabilities
+from fedveil.core.entropy import probabilities
+from fedveil.core.errors import InputError
 
 
 def advantage_from_balanced_accuracy(balanced_accuracy: float, values: int) -> float:

@@ -1,6 +1,6 @@
 """What a figure may claim: a `Certificate` binds every observer, an `AgainstAttackersTried` only those that were tried.
 
-The two share no base class with each other or with `fedveil.figures.Estimate`, print differently, and
+The two share no base class with each other or with `fedveil.core.figures.Estimate`, print differently, and
 cannot be turned into one another. Only a `Certificate` ever prints the word CERTIFIED.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 Direction = Literal["upper", "lower"]
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from fedveil.certificates.certificate import Certificate
 from fedveil.certificates.confidence import check_alpha
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 def best_balanced_accuracy_bound(codes: npt.ArrayLike, u: npt.ArrayLike, values: int, alpha: float) -> float:

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import betaincinv
 
-from fedveil.errors import InputError
-from fedveil.information.entropy import plug_in_conditional_entropy, plug_in_entropy
+from fedveil.core.entropy import plug_in_conditional_entropy, plug_in_entropy
+from fedveil.core.errors import InputError
 
 
 def check_alpha(alpha: float) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedveil.certificates.confidence import check_alpha, proportion_bounds
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 BoolArray = npt.NDArray[np.bool_]
 Records = tuple[npt.ArrayLike, npt.ArrayLike]

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from fedveil.certificates.certificate import AgainstAttackersTried, Certificate
 from fedveil.certificates.fano import fano_accuracy_bound
-from fedveil.errors import InputError
-from fedveil.information.entropy import conditional_entropy
+from fedveil.core.entropy import conditional_entropy
+from fedveil.core.errors import InputError
 
 Source = Literal["exact joint law", "known channel", "lower confidence bound"]
 

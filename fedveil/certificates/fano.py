@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 _ENTROPY_SLACK = 1e-9
 """How far above log₂ K an entropy may lie and still be taken for rounding."""

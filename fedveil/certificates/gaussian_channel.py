@@ -23,8 +23,8 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from fedveil.errors import InputError
-from fedveil.information.entropy import probabilities
+from fedveil.core.entropy import probabilities
+from fedveil.core.errors import InputError
 
 _CERTAIN = 40.0
 """Φ(40) is 1 in floating point, and Φ(−40) is 0 for every purpose here."""

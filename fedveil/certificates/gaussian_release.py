@@ -9,8 +9,8 @@ import numpy.typing as npt
 from fedveil.certificates import gaussian_channel as channel
 from fedveil.certificates.advantage import advantage_from_balanced_accuracy
 from fedveil.certificates.certificate import Certificate
-from fedveil.errors import InputError
-from fedveil.information.entropy import probabilities
+from fedveil.core.entropy import probabilities
+from fedveil.core.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedveil.certificates.certificate import Certificate
-from fedveil.errors import InputError
-from fedveil.information.entropy import entropy, probabilities
-
-FloatArray = npt.NDArray[np.float64]
+from fedveil.core.arrays import FloatArray
+from fedveil.core.entropy import entropy, probabilities
+from fedveil.core.errors import InputError
 
 
 def information_privacy_epsilon(joint: npt.ArrayLike) -> float:

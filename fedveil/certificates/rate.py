@@ -32,10 +32,9 @@ import numpy.typing as npt
 from fedveil.certificates import confidence as bounds
 from fedveil.certificates.certificate import Certificate
 from fedveil.certificates.equivocation import KnownEquivocation, certify_accuracy
-from fedveil.errors import InputError
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Observer = Literal["sender unknown", "sender known"]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 from fedveil.certificates.fano import fano_accuracy_bound
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 def printed_theorem1_error_bound(gap: float, advantage: float, radius: float, lipschitz: float) -> float:

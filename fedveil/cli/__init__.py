@@ -13,8 +13,9 @@ from typing import Annotated
 import typer
 
 from fedveil import __version__
-from fedveil.cli import audit, data, demo, flower, leak, ledger, report, reproduce, run, schema, tune, zoo
-from fedveil.errors import InputError, InterruptedWork
+from fedveil.cli import audit, data, demo, flower, leak, ledger, report, run, schema, tune, zoo
+from fedveil.cli.further import add_commands
+from fedveil.core.errors import InputError, InterruptedWork
 
 # Typer carries click under another name in newer versions; the base of its faults is the same in all.
 _Fault: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -32,12 +33,12 @@ app.command("audit")(audit.audit)
 app.command("ledger")(ledger.ledger)
 app.command("run")(run.run)
 app.command("tune")(tune.tune)
-app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
 app.command("schema")(schema.schema)
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
 app.add_typer(zoo.app, name="zoo")
+add_commands(app)
 
 
 def _show_version(wanted: bool) -> None:

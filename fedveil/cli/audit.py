@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fedveil import __version__
 from fedveil.cli.output import JsonOption, console_for, print_json, progress
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 if TYPE_CHECKING:
     from fedveil.audit.auditing import Audit

@@ -10,10 +10,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from fedveil.cli.output import JsonOption, console_for, print_json
+from fedveil.core.errors import InputError
 from fedveil.data.catalogue import available, find_source
 from fedveil.data.locate import Found, fetch, find
 from fedveil.data.source import Source
-from fedveil.errors import InputError
 
 app = typer.Typer(help="Data sets: list them, fetch them, find their files.", no_args_is_help=True)
 

@@ -11,9 +11,9 @@ import typer
 
 from fedveil.cli.output import JsonOption, console_for, print_json
 from fedveil.cli.run import FreshOption, WorkersOption, report_failures, rows_table, run_shown
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
-PRESET = "demo/adult"
+STUDY = Path(__file__).with_name("demo.yaml")
 
 
 def demo(
@@ -26,11 +26,12 @@ def demo(
     json: JsonOption = False,
 ) -> None:
     """Show what devices give away and what hiding it costs: no defence and three defences, with a report."""
+    from fedveil.config.study import read_study
     from fedveil.report import in_words, write_report
     from fedveil.studies.check import checked
 
     console = console_for(json)
-    study = own_table(data, target, sensitive) if data or target or sensitive else _preset()
+    study = own_table(data, target, sensitive) if data or target or sensitive else read_study(STUDY)
     plan = checked(study)
     folder = out or Path("runs") / study.name
     words = ["fedveil", "demo", *_given("--data", data), *_given("--target", target), *_given("--sensitive", sensitive)]
@@ -51,9 +52,9 @@ def demo(
 
 def own_table(data: Path | None, target: str | None, sensitive: str | None) -> Any:
     """Return the demo's study on a table of the user's own, with as many devices as it has people for."""
-    from fedveil.studies.presets import preset_values
-    from fedveil.studies.reading import changed
-    from fedveil.studies.study import make_study
+
+    from fedveil.config.reading import changed, read_yaml
+    from fedveil.config.study import make_study
 
     lacking = [
         name for name, value in (("--data", data), ("--target", target), ("--sensitive", sensitive)) if not value
@@ -62,10 +63,10 @@ def own_table(data: Path | None, target: str | None, sensitive: str | None) -> A
         raise InputError(
             f"a table of your own needs --data, --target and --sensitive; {' and '.join(lacking)} is missing"
         )
-    from fedveil.tables import read_table
+    from fedveil.data.tables import read_table
 
     people = len(read_table(data))
-    values = preset_values(PRESET)
+    values = read_yaml(STUDY)
     for key, value in (
         ("name", "demo-own"),
         ("data", {"source": "table", "target": target, "sensitive": [sensitive], "options": {"path": str(data)}}),
@@ -76,12 +77,6 @@ def own_table(data: Path | None, target: str | None, sensitive: str | None) -> A
     ):
         values = changed(values, key, value)
     return make_study(values, "demo")
-
-
-def _preset() -> Any:
-    from fedveil.studies.presets import read_preset
-
-    return read_preset(PRESET, "quick").studies[0]
 
 
 def _given(option: str, value: object) -> list[str]:

@@ -25,12 +25,12 @@ def new(
     """Write a ready Flower app: server and nodes of a study's games."""
     from importlib.util import find_spec
 
-    from fedveil.errors import InputError
+    from fedveil.core.errors import InputError
 
     if find_spec("flwr") is None:
         raise InputError("Flower is not installed: pip install 'fedveil[flower]'")
+    from fedveil.config.study import make_study, read_study
     from fedveil.flower.new_app import EXAMPLE, write_app
-    from fedveil.studies.study import make_study, read_study
 
     written = write_app(folder, make_study(EXAMPLE) if study is None else read_study(study))
     for path in written:

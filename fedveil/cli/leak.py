@@ -11,13 +11,14 @@ import typer
 
 from fedveil import __version__
 from fedveil.cli.output import JsonOption, console_for, print_json, progress
-from fedveil.data.attribute import Attribute, IntArray, intersect
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
+from fedveil.data.attribute import Attribute, intersect
 from fedveil.data.csv_reading import one_spelling
-from fedveil.errors import InputError
-from fedveil.tables import column, encode_columns, read_table, read_vectors, same_rows
+from fedveil.data.tables import column, encode_columns, read_table, read_vectors, same_rows
 
 if TYPE_CHECKING:
-    from fedveil.federation.view import View
+    from fedveil.view import View
 
 _LEAST_COMBINED = 30
 """Combinations of values with fewer records than this are left out of --intersections."""
@@ -137,7 +138,7 @@ def _of_file(
         joint = intersect(list(attributes.values()), least=_LEAST_COMBINED)
         attributes[joint.name] = joint
 
-    from fedveil.federation.view import View
+    from fedveil.view import View
 
     return View.of_vectors(
         matrix,
@@ -179,7 +180,7 @@ def _file_and_column(text: str) -> tuple[Path, str]:
 
 def _check_device(device: str) -> None:
     if device not in ("auto", "cpu"):
-        from fedveil.models import pick_device
+        from fedveil.core.models import pick_device
 
         pick_device(device)
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedveil.cli.output import JsonOption, console_for, print_json
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 if TYPE_CHECKING:
     from fedveil.flower.ledger import Reading

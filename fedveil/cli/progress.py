@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from fedveil.studies.cells import Cell
+from fedveil.config.cells import Cell
 from fedveil.studies.runner import Listener
 
 LINES = 8

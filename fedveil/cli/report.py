@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedveil.cli.output import JsonOption, console_for, print_json, progress
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 def report(

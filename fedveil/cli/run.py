@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedveil.cli.output import JsonOption, console_for, print_json
-from fedveil.errors import InterruptedWork
+from fedveil.core.errors import InterruptedWork
 
 if TYPE_CHECKING:
     from fedveil.studies.check import Plan
@@ -46,8 +46,8 @@ def run(
     json: JsonOption = False,
 ) -> None:
     """Run a study: every method, strength and seed, judged by retrained attackers. The same command continues it."""
+    from fedveil.config.study import read_study
     from fedveil.studies.check import checked
-    from fedveil.studies.study import read_study
 
     console = console_for(json)
     plan = checked(read_study(study, changes or []))

@@ -14,6 +14,6 @@ def schema(
     ] = False,
 ) -> None:
     """Print the JSON schema of a study, for editors and checkers."""
-    from fedveil.studies.schema import study_schema
+    from fedveil.config.schema import study_schema
 
     typer.echo(json.dumps(study_schema(third_parties=every), indent=1, ensure_ascii=False))

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from fedveil.cli.output import JsonOption, console_for, print_json
 from fedveil.cli.run import OutOption, SetOption, WorkersOption, repeat_command, shown
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 def tune(
@@ -35,8 +35,8 @@ def tune(
 ) -> None:
     """Find the strength that reaches a target leakage by bisection on validation people, or say that none does."""
     from fedveil.cli.progress import study_progress
+    from fedveil.config.study import read_study
     from fedveil.studies.check import checked
-    from fedveil.studies.study import read_study
     from fedveil.studies.tune import tune as search
 
     if not 0 < leakage <= 1:

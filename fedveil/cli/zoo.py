@@ -13,10 +13,10 @@ from rich.table import Table
 
 from fedveil.cli.output import JsonOption, console_for, print_json, progress
 from fedveil.cli.run import SetOption, shown
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 if TYPE_CHECKING:
-    from fedveil.zoo.zoo import Zoo
+    from fedveil.shields.recup.zoo import Zoo
 
 app = typer.Typer(help="Models that read an attribute from updates: build a zoo, or show one.", no_args_is_help=True)
 
@@ -41,9 +41,9 @@ def build(
     chosen = _widths(widths, members)
     numbers = [_number(word, "--rounds", "1,3,5") for word in rounds.split(",")]
     _check_place(out)
-    from fedveil.studies.study import read_study
-    from fedveil.zoo.building import build_zoo
-    from fedveil.zoo.zoo import check_bits
+    from fedveil.config.study import read_study
+    from fedveil.shields.recup.zoo import check_bits
+    from fedveil.zoos import build_zoo
 
     check_bits(bits)
     asked = read_study(study, changes or [])
@@ -74,7 +74,7 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """Say what a zoo's file holds: whom it reads, how well, and which model's updates."""
-    from fedveil.zoo.zoo import Zoo
+    from fedveil.shields.recup.zoo import Zoo
 
     zoo = Zoo.load(file)
     _say(zoo, file, console_for(json))
@@ -134,7 +134,7 @@ def _words(manifest: dict[str, Any], file: Path) -> list[str]:
 
 def _widths(text: str, members: int | None) -> tuple[int, ...]:
     """Read a range or a list of widths."""
-    from fedveil.zoo.members import MEMBERS, spread_widths
+    from fedveil.shields.recup.members import MEMBERS, spread_widths
 
     low, dash, high = text.partition("-")
     if dash:

@@ -1,29 +1,30 @@
 """Data with attributes: what devices hold."""
 
-from fedveil.data.attribute import MISSING, Attribute, intersect
-from fedveil.data.attribute_data import AttributeData, Split, random_split
-from fedveil.data.catalogue import available, find_source, load
-from fedveil.data.partition import IID, ByGroup, Dirichlet, OneEach, Partition, Partitioner, Shards
-from fedveil.data.source import PackagedCopy, PublishedFile, Source
+from __future__ import annotations
 
-__all__ = [
-    "IID",
-    "MISSING",
-    "Attribute",
-    "AttributeData",
-    "ByGroup",
-    "Dirichlet",
-    "OneEach",
-    "PackagedCopy",
-    "Partition",
-    "Partitioner",
-    "PublishedFile",
-    "Shards",
-    "Source",
-    "Split",
-    "available",
-    "find_source",
-    "intersect",
-    "load",
-    "random_split",
-]
+from typing import TYPE_CHECKING
+
+from fedveil.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from fedveil.data.attribute import MISSING as MISSING
+    from fedveil.data.attribute import Attribute as Attribute
+    from fedveil.data.attribute import intersect as intersect
+    from fedveil.data.attribute_data import AttributeData as AttributeData
+    from fedveil.data.attribute_data import Split as Split
+    from fedveil.data.attribute_data import random_split as random_split
+    from fedveil.data.catalogue import available as available
+    from fedveil.data.catalogue import find_source as find_source
+    from fedveil.data.catalogue import load as load
+    from fedveil.data.partition import IID as IID
+    from fedveil.data.partition import ByGroup as ByGroup
+    from fedveil.data.partition import Dirichlet as Dirichlet
+    from fedveil.data.partition import OneEach as OneEach
+    from fedveil.data.partition import Partition as Partition
+    from fedveil.data.partition import Partitioner as Partitioner
+    from fedveil.data.partition import Shards as Shards
+    from fedveil.data.source import PackagedCopy as PackagedCopy
+    from fedveil.data.source import PublishedFile as PublishedFile
+    from fedveil.data.source import Source as Source
+
+__getattr__, __dir__, __all__ = lazy(__name__)

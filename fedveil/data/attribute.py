@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
 from fedveil.data.encoding import nested_kind, text_of
-from fedveil.errors import InputError
-
-IntArray = npt.NDArray[np.int64]
 
 MISSING = -1
 """The code of a record whose value is not known."""

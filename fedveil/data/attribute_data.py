@@ -9,9 +9,10 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.data.attribute import Attribute, IntArray
-from fedveil.errors import InputError, nearest
-from fedveil.randomness import numpy_generator
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError, nearest
+from fedveil.core.randomness import numpy_generator
+from fedveil.data.attribute import Attribute
 
 
 class Split(IntEnum):

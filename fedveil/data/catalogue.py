@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fedveil import plugins
+from fedveil.core import plugins
+from fedveil.core.errors import InputError
 from fedveil.data.attribute_data import AttributeData
 from fedveil.data.source import Source
-from fedveil.errors import InputError
 
 GROUP = "fedveil.data"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedveil.core.errors import InputError
 from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData, Split
-from fedveil.errors import InputError
 
 
 def checked(data: AttributeData) -> AttributeData:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
 """Cells that count as missing. "None" and "?" do not: they are values in some tables (no religion; Adult)."""

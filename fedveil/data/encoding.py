@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 MISSING_NAME = "(missing)"
 

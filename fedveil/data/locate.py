@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from fedveil.core.errors import InputError
 from fedveil.data.source import PublishedFile, Source
-from fedveil.errors import InputError
 
 _TIMEOUT = 30.0
 """Seconds without an answer after which a download is given up."""

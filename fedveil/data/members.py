@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 Box = tuple[int, int, int, int]
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import numpy_generator
+from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData, Split
-from fedveil.errors import InputError
-from fedveil.randomness import numpy_generator
 
 LABEL = "label"
 """Stands for the task's label where a partition asks what to go by."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 _LARGEST = 256 * 2**20
 """Bytes of a pickle that are read at most."""

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from fedveil.core.errors import InputError, nearest
 from fedveil.data.attribute_data import AttributeData
 from fedveil.data.checks import checked
-from fedveil.errors import InputError, nearest
 
 
 @dataclass(frozen=True)

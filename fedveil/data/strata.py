@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import numpy_generator
+from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import Split
-from fedveil.errors import InputError
-from fedveil.randomness import numpy_generator
 
 
 def joint_strata(labels: Sequence[Attribute], least: int = 10) -> IntArray:

@@ -7,41 +7,21 @@ one round; `exchange.py` is what passes between devices and server, `aggregation
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
-    from fedveil.federation.aggregation import Krum, MaskedMean, Mean, Median, TrimmedMean, WeightedMean
-    from fedveil.federation.federation import Federation
-    from fedveil.federation.progress import RoundRecord
-    from fedveil.federation.run import Run
-    from fedveil.federation.view import Pool, View
+    from fedveil.federation.aggregation import Krum as Krum
+    from fedveil.federation.aggregation import MaskedMean as MaskedMean
+    from fedveil.federation.aggregation import Mean as Mean
+    from fedveil.federation.aggregation import Median as Median
+    from fedveil.federation.aggregation import TrimmedMean as TrimmedMean
+    from fedveil.federation.aggregation import WeightedMean as WeightedMean
+    from fedveil.federation.federation import Federation as Federation
+    from fedveil.federation.progress import RoundRecord as RoundRecord
+    from fedveil.federation.run import Run as Run
+    from fedveil.view import Pool as Pool
+    from fedveil.view import View as View
 
-_HOME = {
-    **dict.fromkeys(("Krum", "MaskedMean", "Mean", "Median", "TrimmedMean", "WeightedMean"), "aggregation"),
-    "RoundRecord": "progress",
-    "Run": "run",
-    **dict.fromkeys(("Pool", "View"), "view"),
-    "Federation": "federation",
-}
-
-__all__ = [
-    "Federation",
-    "Krum",
-    "MaskedMean",
-    "Mean",
-    "Median",
-    "Pool",
-    "RoundRecord",
-    "Run",
-    "TrimmedMean",
-    "View",
-    "WeightedMean",
-]
-
-
-def __getattr__(name: str) -> Any:
-    # Looked up when first used: whoever only judges vectors need not wait for the engines to load.
-    if name in _HOME:
-        return getattr(importlib.import_module(f"fedveil.federation.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'fedveil.federation' has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy(__name__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 class Aggregator(ABC):

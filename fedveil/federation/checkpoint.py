@@ -22,9 +22,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fedveil import __version__
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
+from fedveil.core.files import sync
 from fedveil.federation.recording import shadow_rows
-from fedveil.files import sync
 
 if TYPE_CHECKING:
     from fedveil.federation.federation import Federation

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.federation.dice import Dice
 from fedveil.federation.stacked.descent import Memory, descend, memory_size
 from fedveil.federation.stacked.mlp import Step

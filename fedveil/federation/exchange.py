@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedveil.data.attribute import IntArray
+from fedveil.core.arrays import IntArray
+from fedveil.core.randomness import torch_generator
 from fedveil.federation.by_record import begun_with, samples_behind
 from fedveil.federation.work import Outcome, Work
-from fedveil.randomness import torch_generator
 from fedveil.shields.message import Context, Kind
 from fedveil.shields.shield import Identity, ShieldError
 
@@ -35,7 +35,7 @@ class Sent:
 
 def send_updates(run: Run, work: Work, outcome: Outcome) -> Sent:
     """Shield every device's update of its shared players; a device whose shield cannot run sends nothing."""
-    from fedveil.updates.segments import segments_of  # its package reads what runs recorded, which is built on this
+    from fedveil.federation.layout import segments_of
 
     names = [name for name in run.seats if name in work.stage.shared and name in outcome.states]
     everyone = np.arange(len(work.devices))

@@ -13,25 +13,31 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.core import plugins
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
+from fedveil.core.models import pick_device
+from fedveil.core.randomness import numpy_generator
+from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData
 from fedveil.data.partition import IID, Partition, Partitioner
-from fedveil.errors import InputError
 from fedveil.federation.aggregation import Aggregator, WeightedMean
 from fedveil.federation.engine_plain import PlainEngine
 from fedveil.federation.engine_stacked import StackedEngine
 from fedveil.federation.work import Engine
 from fedveil.games.game import Game
-from fedveil.models import pick_device
-from fedveil.randomness import numpy_generator
 from fedveil.shields.shield import Identity, Shield
 
 if TYPE_CHECKING:
+    from fedveil.core.policy import Policy
     from fedveil.federation.progress import RoundRecord
     from fedveil.federation.run import Run
-    from fedveil.policy import Policy
 
 PerDevice = float | Sequence[float] | npt.NDArray[np.floating]
+
+
+ENGINES = ("stacked", "plain")
+"""Engines that play in this process; others are plug-ins of the group fedveil.engines."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +89,9 @@ class Federation:
             raise InputError(f"fraction must lie in (0, 1], got {self.fraction}")
         if not 0 <= self.unreliable < 1:
             raise InputError(f"unreliable is a probability below 1, got {self.unreliable}")
-        if self.engine not in ("stacked", "plain", "flower"):
-            raise InputError(f"engine {self.engine!r} is not known: choose stacked, plain or flower")
+        engines = [*ENGINES, *plugins.found("fedveil.engines")]
+        if self.engine not in engines:
+            raise InputError(f"engine {self.engine!r} is not known: choose {', '.join(engines[:-1])} or {engines[-1]}")
         if self.dtype not in ("float32", "float64"):
             raise InputError(f"dtype {self.dtype!r} is not known: choose float32 or float64")
         partitioner = self.devices if isinstance(self.devices, Partitioner) else IID(int(self.devices))
@@ -114,7 +121,7 @@ class Federation:
 
     def _check_policies(self) -> None:
         """Refuse policies that the shield does not meet: nothing may leave under a promise that nobody keeps."""
-        from fedveil.policy import Policy  # pydantic, which runs without policies need not load
+        from fedveil.core.policy import Policy
 
         given = self.policies if isinstance(self.policies, Sequence) else (self.policies,)
         for policy in given:

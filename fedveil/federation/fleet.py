@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedveil.data.attribute import IntArray
+from fedveil.core.arrays import IntArray
 from fedveil.federation.exchange import Sent, send_updates
 
 if TYPE_CHECKING:

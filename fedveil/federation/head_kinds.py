@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from fedveil.data.attribute import IntArray
-from fedveil.learning import FloatArray, Recipe, fit_network, log_posterior
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.learning import Recipe, fit_network, log_posterior
 
 Posterior = Callable[[FloatArray], FloatArray]
 

@@ -10,17 +10,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_softmax
 
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError, nearest
+from fedveil.core.figures import Estimate
+from fedveil.core.measures import Predictions, counting_units, figures_of, resampled, smoothed_interval
+from fedveil.core.randomness import child_seed, numpy_generator
+from fedveil.core.standardise import Standardiser
+from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import Split
-from fedveil.errors import InputError, nearest
 from fedveil.federation.head_kinds import HEADS, Lesson, fit_kind
 from fedveil.federation.release import release
-from fedveil.figures import Estimate
-from fedveil.learning import FloatArray
-from fedveil.measures import Predictions, counting_units, figures_of, resampled, smoothed_interval
-from fedveil.randomness import child_seed, numpy_generator
 from fedveil.shields.message import Kind
-from fedveil.standardise import Standardiser
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run

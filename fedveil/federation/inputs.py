@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedveil.data.attribute import IntArray
+from fedveil.core.arrays import IntArray
+from fedveil.core.randomness import child_seed, torch_generator
 from fedveil.data.attribute_data import Split
-from fedveil.randomness import child_seed, torch_generator
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Identity, Shield, ShieldError
 

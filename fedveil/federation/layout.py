@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from fedveil.updates.segments import Segment
+
+if TYPE_CHECKING:
+    from fedveil.federation.run import Run
+    from fedveil.games.game import Stage
+
 import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -79,3 +87,21 @@ def _entries(named: list[tuple[str, Tensor]], place: int) -> tuple[tuple[Entry, 
         entries.append(Entry(name, tuple(tensor.shape), place))
         place += tensor.numel()
     return tuple(entries), place
+
+
+def segments_of(run: Run, stage: Stage | None = None) -> tuple[Segment, ...]:
+    """Return the tensors of an update in the order in which a device sends them, in a stage or in the present one."""
+    if not run.stages:
+        return ()
+    if stage is None:
+        stage = run.stages[min(run.progress.stage, len(run.stages) - 1)]
+    found: list[Segment] = []
+    place = 0
+    for player in run.seats:
+        if player in stage.shared and player in stage.players:
+            layout = run.layouts[player]
+            for entry in layout.parameters + layout.buffers:
+                statistic = entry.start >= layout.trained
+                found.append(Segment(player, entry.name, entry.shape, place + entry.start, statistic))
+            place += layout.size
+    return tuple(found)

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fedveil.data.attribute import IntArray
+from fedveil.core.arrays import IntArray
 
 _ROWS_PER_BLOCK = 64
 

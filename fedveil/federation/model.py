@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedveil.data.attribute import IntArray
+from fedveil.core.arrays import IntArray
 from fedveil.federation.dice import fixed_dice
 from fedveil.federation.layout import Layout
 from fedveil.federation.work import Seat

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.federation.counted_random import uniform
 from fedveil.federation.stacked.situation import Situation
 

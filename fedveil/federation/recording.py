@@ -13,16 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import child_seed, numpy_generator
+from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import Split, random_split
 from fedveil.data.partition import IID, Partitioner
 from fedveil.data.strata import joint_strata
-from fedveil.errors import InputError
 from fedveil.federation.exchange import send_updates
 from fedveil.federation.inputs import varying
-from fedveil.federation.view import EVERY_OBSERVER, Capability, FloatArray, Pool, View
 from fedveil.games.game import Stage
-from fedveil.randomness import child_seed, numpy_generator
+from fedveil.view import EVERY_OBSERVER, Capability, Pool, View
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run

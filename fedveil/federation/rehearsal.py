@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedveil.data.attribute import IntArray
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError, nearest
 from fedveil.data.attribute_data import Split
-from fedveil.errors import InputError, nearest
 from fedveil.federation.dice import fixed_dice
 from fedveil.federation.prepare import CountedDropout
 from fedveil.federation.stacked.situation import Situation

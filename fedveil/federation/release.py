@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedveil.data.attribute import IntArray
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import numpy_generator, torch_generator
 from fedveil.data.attribute_data import Split
-from fedveil.errors import InputError
-from fedveil.federation.view import Capability, FloatArray, Pool, View
 from fedveil.games.play import Play
-from fedveil.randomness import numpy_generator, torch_generator
 from fedveil.shields.message import Context, Kind, Message
+from fedveil.view import Capability, Pool, View
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedveil.data.attribute import IntArray
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError, nearest
+from fedveil.core.randomness import child_seed, torch_generator
 from fedveil.data.attribute_data import Split
-from fedveil.errors import InputError, nearest
 from fedveil.federation.exchange import aggregate
 from fedveil.federation.federation import Federation
 from fedveil.federation.fleet import Fleet, HomeFleet
@@ -28,11 +29,10 @@ from fedveil.federation.recording import PARTS, shadow_rows, update_view, watch
 from fedveil.federation.rehearsal import rehearse
 from fedveil.federation.release import release, released_view
 from fedveil.federation.stacked.descent import memory_size
-from fedveil.federation.view import FloatArray, View
 from fedveil.federation.work import Seat, Work
 from fedveil.games.game import DataShape, Game, Player, Stage
-from fedveil.randomness import child_seed, torch_generator
 from fedveil.shields.message import Kind
+from fedveil.view import View
 
 
 class Run:

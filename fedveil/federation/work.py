@@ -11,10 +11,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fedveil.data.attribute import IntArray
-from fedveil.errors import InputError
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import child_seed, numpy_generator
 from fedveil.games.game import Player, Stage
-from fedveil.randomness import child_seed, numpy_generator
 
 
 class DivergedError(InputError):

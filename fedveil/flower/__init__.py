@@ -5,27 +5,15 @@ Nothing here is imported before it is asked for: `import fedveil` works without 
 `ledger.py` and `spending.py` what was spent; `records.py` Flower's records as flat updates.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
-from fedveil.errors import InputError
+from typing import TYPE_CHECKING
+
+from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
-    from fedveil.flower.ledger import Ledger
-    from fedveil.flower.mod import shield_mod
-    from fedveil.flower.policy_file import SitePolicy
+    from fedveil.flower.ledger import Ledger as Ledger
+    from fedveil.flower.mod import shield_mod as shield_mod
+    from fedveil.flower.policy_file import SitePolicy as SitePolicy
 
-__all__ = ["Ledger", "SitePolicy", "shield_mod"]
-
-_PLACES = {"Ledger": "ledger", "SitePolicy": "policy_file", "shield_mod": "mod"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module(f"fedveil.flower.{_PLACES[name]}"), name)
-    except ModuleNotFoundError as fault:
-        if (fault.name or "").partition(".")[0] != "flwr":
-            raise
-        raise InputError(f"{name}: Flower is not installed; pip install 'fedveil[flower]'") from None
+__getattr__, __dir__, __all__ = lazy(__name__, needs={"flwr": "fedveil[flower]"})

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 _SHOWN = 12
 """How many of a log's last lines an error shows."""

@@ -19,7 +19,7 @@ from flwr.server.strategy import Strategy as LegacyStrategy
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.flower.captured import Reply, write_round
 from fedveil.flower.records import Arrays, Places, RecordsError, arrays_of
 from fedveil.updates.segments import Segment

@@ -22,14 +22,15 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from fedveil.data.attribute import Attribute, IntArray
-from fedveil.errors import InputError
-from fedveil.federation.view import EVERY_OBSERVER, Capability, View
-from fedveil.files import write_atomically
-from fedveil.tables import column, read_table
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
+from fedveil.core.files import write_atomically
+from fedveil.data.attribute import Attribute
+from fedveil.data.tables import column, read_table
+from fedveil.federation.update_features import by_sender, centred_by_round
 from fedveil.updates.features import features
 from fedveil.updates.segments import Segment
-from fedveil.updates.views import by_sender, centred_by_round
+from fedveil.view import EVERY_OBSERVER, Capability, View
 
 FORMAT = "fedveil capture 1"
 NODE = "node"

@@ -12,8 +12,8 @@ from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from torch import Tensor
 
-from fedveil.data.attribute import IntArray
-from fedveil.errors import InputError
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
 from fedveil.federation.exchange import Sent
 from fedveil.federation.fleet import Answers, Fleet
 from fedveil.flower import wire

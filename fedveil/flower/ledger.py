@@ -23,8 +23,8 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field
 
-from fedveil.errors import InputError
-from fedveil.files import sync, write_atomically
+from fedveil.core.errors import InputError
+from fedveil.core.files import sync, write_atomically
 from fedveil.flower.spending import Cost
 
 START = "0" * 64

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.flower import processes
 from fedveil.flower.app_run import AppRun, RunningApp, read_log, tail
 

@@ -23,7 +23,8 @@ from flwr.app import ConfigRecord, Context, Error, Message
 from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.common.constant import ErrorCode
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import torch_generator
 from fedveil.flower.ledger import Ledger, LedgerError, Reading, Totals
 from fedveil.flower.policy_file import OWN, SitePolicy
 from fedveil.flower.records import (
@@ -38,7 +39,6 @@ from fedveil.flower.records import (
 )
 from fedveil.flower.secret_noise import keep_secret, secret_generator
 from fedveil.flower.spending import Cost, costs_of, epsilon_of, members
-from fedveil.randomness import torch_generator
 from fedveil.shields import message as shielded
 from fedveil.shields.shield import Shield, ShieldError
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from fedveil.errors import InputError
+from fedveil.config.study import Study
+from fedveil.core.errors import InputError
 from fedveil.flower import wire
-from fedveil.studies.study import Study
 
 _PACKAGE = "fedveil_app"
 

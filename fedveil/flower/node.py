@@ -12,7 +12,7 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.federation.fleet import Answers, HomeFleet
 from fedveil.flower import wire
 from fedveil.flower.secret_noise import keep_updates_secret

@@ -30,14 +30,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from fedveil.errors import InputError, nearest
+from fedveil.core.errors import InputError, nearest
+from fedveil.core.hand_written import read_hand_written
+from fedveil.core.policy import MOST_BYTES, Policy
 from fedveil.flower.spending import Budget, members
-from fedveil.hand_written import read_hand_written
-from fedveil.policy import MOST_BYTES, Policy
 from fedveil.shields.shield import Shield
 
 if TYPE_CHECKING:
-    from fedveil.zoo.zoo import Zoo
+    from fedveil.shields.recup.zoo import Zoo
 
 COUNT = "num-examples"
 """How many records an update was learned from: what a server weighs updates by."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fedveil.lifetime import end_with
+from fedveil.core.lifetime import end_with
 
 Known = dict[int, str]
 """Processes by id, each with the time of its start: an id alone may be another process's by now."""

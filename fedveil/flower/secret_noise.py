@@ -19,8 +19,8 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from fedveil.flower.spending import members
-from fedveil.shields.gaussian import DPGaussian
-from fedveil.shields.laplace import DPLaplace
+from fedveil.shields.dp.gaussian import DPGaussian
+from fedveil.shields.dp.laplace import DPLaplace
 from fedveil.shields.message import Context, Damage, Kind, Message
 from fedveil.shields.shield import Shield, ShieldError
 

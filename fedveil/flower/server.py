@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.flower.fleet import FlowerFleet
 from fedveil.flower.setup import Setup
 from fedveil.studies.training import play

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fedveil.config.cells import load_data, make_federation, make_game
+from fedveil.config.study import Method, Study, read_study
+from fedveil.core.errors import InputError, nearest
 from fedveil.data.partition import OneHolder
-from fedveil.errors import InputError, nearest
-from fedveil.studies.cells import load_data, make_federation, make_game
-from fedveil.studies.study import Method, Study, read_study
 
 if TYPE_CHECKING:
     from fedveil.data import AttributeData

@@ -15,7 +15,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.flower.records import Places, arrays_of, check_same
 
 Setting = str | int | float | bool

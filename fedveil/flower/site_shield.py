@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_origin
 
-from fedveil.errors import InputError, nearest
+from fedveil.config.parts import fitting, make, settings_of, shield_class
+from fedveil.config.parts import members as members_of
+from fedveil.core.errors import InputError, nearest
 from fedveil.flower.spending import costs_of
 from fedveil.shields.message import Kind
 from fedveil.shields.shield import Chain, Shield
-from fedveil.studies.parts import fitting, make, settings_of, shield_class
-from fedveil.studies.parts import members as members_of
 
 if TYPE_CHECKING:
     from fedveil.flower.policy_file import SitePolicy
-    from fedveil.zoo.zoo import Zoo
+    from fedveil.shields.recup.zoo import Zoo
 
 _log = logging.getLogger("fedveil.flower")
 
@@ -179,6 +179,6 @@ def _load(path: Path) -> Zoo:
 
 @functools.lru_cache(maxsize=4)
 def _loaded(path: Path, digest: str) -> Zoo:
-    from fedveil.zoo.zoo import Zoo
+    from fedveil.shields.recup.zoo import Zoo
 
     return Zoo.load(path)

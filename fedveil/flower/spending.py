@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.shields.shield import Chain, Shield
 
 Mechanism = Literal["gaussian", "pure", "none"]
@@ -47,8 +47,8 @@ def costs_of(shield: Shield) -> tuple[Cost, ...]:
 
 
 def _cost_of(shield: Shield) -> Cost:
-    from fedveil.shields.gaussian import DPGaussian
-    from fedveil.shields.laplace import DPLaplace
+    from fedveil.shields.dp.gaussian import DPGaussian
+    from fedveil.shields.dp.laplace import DPLaplace
 
     if isinstance(shield, DPGaussian) and shield.clip is not None:
         return Cost("gaussian", 2 * shield.clip / shield.deviation)
@@ -91,7 +91,7 @@ def _gaussian(mu: float, delta: float) -> float:
 
 
 def _pure(amounts: Sequence[float], delta: float) -> float:
-    from fedveil.shields.noise_accounting import composed_epsilon
+    from fedveil.certificates.differential_privacy import composed_epsilon
 
     if len(set(amounts)) == 1:
         return composed_epsilon(amounts[0], len(amounts), delta)

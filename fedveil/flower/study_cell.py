@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedveil.config.study import Method, PartSettings, Study
 from fedveil.flower import wire
 from fedveil.flower.loopback import Loopback
 from fedveil.flower.new_app import write_app
-from fedveil.studies.study import Method, PartSettings, Study
 
 if TYPE_CHECKING:
     from fedveil.federation.federation import Federation

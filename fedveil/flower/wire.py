@@ -18,7 +18,7 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from torch import Tensor
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 if TYPE_CHECKING:
     from flwr.app.typing import ConfigRecordValues
@@ -94,6 +94,6 @@ def flat_states(record: ArrayRecord) -> dict[str, Tensor]:
 
 def segments(run: Run, stage: Stage) -> tuple[Segment, ...]:
     """Return where each tensor lies in an update."""
-    from fedveil.updates.segments import segments_of
+    from fedveil.federation.layout import segments_of
 
     return segments_of(run, stage)

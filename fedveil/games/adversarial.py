@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
+from fedveil.core.models import mlp
 from fedveil.games.fedavg import Build
 from fedveil.games.game import DataShape, Game, Move, Player, Stage
 from fedveil.games.losses import cross_entropy
 from fedveil.games.optimisers import SGD, Optimiser
 from fedveil.games.play import Play
 from fedveil.games.undefended import encoder_and_head
-from fedveil.models import mlp
 
 
 @dataclass(frozen=True)

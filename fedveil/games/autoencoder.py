@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from fedveil.core.models import mlp
 from fedveil.games.fedavg import flat_size
 from fedveil.games.game import DataShape, Game, Move, Player, Stage
 from fedveil.games.losses import squared_error
 from fedveil.games.optimisers import SGD, Optimiser
 from fedveil.games.play import Play
-from fedveil.models import mlp
 
 
 @dataclass(frozen=True)

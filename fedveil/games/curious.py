@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedveil.errors import InputError, nearest
+from fedveil.core.errors import InputError, nearest
 from fedveil.games import curious_networks as networks
 from fedveil.games.entropy_threshold import best_threshold
 from fedveil.games.fedavg import task_classes
@@ -40,8 +40,8 @@ class Curious(Game):
 
     In federated training there are two forms. "devices": every device runs the server's loss, and F and G are averaged
     (people's devices would have to hold s). "server": devices train F honestly, reading x and y alone, and the server
-    fine-tunes it afterwards on data of its own (`fedveil.curious.fine_tune`). Central training by the server alone is
-    `fedveil.curious.train`.
+    fine-tunes it afterwards on data of its own (`fedveil_papers.curious.fine_tune`). Central training by the server alone is
+    `fedveil_papers.curious.train`.
 
     Attributes:
         secrets: the attributes that outputs shall carry.

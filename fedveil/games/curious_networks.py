@@ -14,8 +14,8 @@ from math import prod
 import torch
 from torch import nn
 
-from fedveil.errors import InputError
-from fedveil.models import drawn_by_torch
+from fedveil.core.errors import InputError
+from fedveil.core.models import drawn_by_torch
 
 PAPER_WIDTHS = (128, 128, 64, 64, 128)
 TABLE_WIDTHS = (128, 64)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from fedveil.errors import InputError, nearest
+from fedveil.core.errors import InputError, nearest
 from fedveil.games.fedavg import Build
 from fedveil.games.game import DataShape, Game, Move, Player, Stage
 from fedveil.games.losses import counting, cross_entropy

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
+from fedveil.core.models import mlp
 from fedveil.games.game import DataShape, Game, Move, Player, Stage
 from fedveil.games.losses import cross_entropy
 from fedveil.games.optimisers import SGD, Optimiser
 from fedveil.games.play import Play
-from fedveil.models import mlp
 
 Build = Callable[[torch.Generator], nn.Module]
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from fedveil.core.errors import InputError
 from fedveil.data.attribute_data import AttributeData
-from fedveil.errors import InputError
 from fedveil.games.optimisers import SGD, Optimiser
 from fedveil.games.play import Play
 

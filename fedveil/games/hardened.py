@@ -9,14 +9,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
+from fedveil.core.kernels import hsic, mmd
+from fedveil.core.models import mlp
 from fedveil.games.game import DataShape, Player, Stage
 from fedveil.games.losses import counting
 from fedveil.games.networks import Build, tappfl_networks
 from fedveil.games.play import Play
 from fedveil.games.tappfl import TAPPFL
-from fedveil.information.kernels import hsic, mmd
-from fedveil.models import mlp
 
 OTHER_SHAPES: tuple[tuple[int, ...], ...] = ((128,), (64, 64), (256, 128), ())
 """Hidden layers of the second adversary and those after it; the first is that of `networks`. They repeat."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 def cross_entropy(logits: Tensor, codes: Tensor) -> Tensor:

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
+from fedveil.core.models import Layers, Start, convolutions, mlp
 from fedveil.games.game import DataShape
-from fedveil.models import Layers, Start, convolutions, mlp
 
 Build = Callable[[torch.Generator], nn.Module]
 Name = Literal["paper", "light"]

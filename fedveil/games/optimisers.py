@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fedveil.errors import InputError, nearest
+from fedveil.core.errors import InputError, nearest
 from fedveil.games import pairing
 
 

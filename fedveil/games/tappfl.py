@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from fedveil.errors import InputError, nearest
+from fedveil.core.errors import InputError, nearest
 from fedveil.games.game import DataShape, Game, Move, Player, Stage
 from fedveil.games.losses import counting, cross_entropy, mean_over, one_hot
 from fedveil.games.networks import Name, joined, tappfl_networks

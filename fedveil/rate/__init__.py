@@ -1,1 +1,14 @@
-"""Compressed representations: a learned prior, the code made of it, and messages whose bytes are really counted."""
+"""What codes of known length give away: measured, and certified without an attacker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedveil.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from fedveil.rate.certifying import rate_certificates as rate_certificates
+    from fedveil.rate.measuring import Released as Released
+    from fedveil.rate.measuring import measure as measure
+
+__getattr__, __dir__, __all__ = lazy(__name__)

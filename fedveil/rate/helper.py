@@ -9,10 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedveil.data.attribute import IntArray
-from fedveil.federation.view import FloatArray
-from fedveil.learning import Recipe, fit_network, log_posterior
-from fedveil.standardise import Standardiser
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.learning import Recipe, fit_network, log_posterior
+from fedveil.core.standardise import Standardiser
 
 _NETWORK = Recipe(hidden=(64,), most_epochs=30)
 _TRUST = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)

@@ -15,17 +15,17 @@ import numpy as np
 from fedveil.attacks import Judgement, panel
 from fedveil.certificates.certificate import Certificate
 from fedveil.certificates.rate import HeldOutRate, Observer, certify_information
-from fedveil.data.attribute import IntArray
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError
+from fedveil.core.figures import Estimate
+from fedveil.core.randomness import numpy_generator
 from fedveil.data.attribute_data import AttributeData, Split
-from fedveil.errors import InputError
 from fedveil.federation.release import release, senders
 from fedveil.federation.run import Run
-from fedveil.federation.view import FloatArray, Pool, View
-from fedveil.figures import Estimate
-from fedveil.randomness import numpy_generator
-from fedveil.rate.code import RateCode
+from fedveil.games.attri_fed.code import RateCode
+from fedveil.games.attri_fed.message import HEADER_BYTES, pack, unpack, verbatim_bytes
 from fedveil.rate.helper import fit_helper
-from fedveil.rate.message import HEADER_BYTES, pack, unpack, verbatim_bytes
+from fedveil.view import Pool, View
 
 _BATCH = 100
 """Records of one message."""

@@ -1,6 +1,14 @@
 """A study's results on one page, in figures for print, and in a notebook."""
 
-from fedveil.report.build import write_report
-from fedveil.report.words import in_words
+from __future__ import annotations
 
-__all__ = ["in_words", "write_report"]
+from typing import TYPE_CHECKING
+
+from fedveil.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from fedveil.report.build import write_report as write_report
+    from fedveil.report.charts import plot_frontier as plot_frontier
+    from fedveil.report.words import in_words as in_words
+
+__getattr__, __dir__, __all__ = lazy(__name__)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from fedveil import __version__
-from fedveil.errors import InputError
-from fedveil.files import write_atomically
+from fedveil.core.errors import InputError
+from fedveil.core.files import write_atomically
 from fedveil.report.chosen import recommended_point, undefended_point
 from fedveil.report.gather import gather
 from fedveil.report.marks import COLOURS, marks

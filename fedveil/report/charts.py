@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from fedveil.errors import InputError, nearest
+from fedveil.core.errors import InputError, nearest
 from fedveil.report.figures import Figure
 from fedveil.report.gather import gather, stairs
 from fedveil.report.marks import Mark, marks

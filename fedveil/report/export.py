@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.report.build import page_data
 from fedveil.report.figures import Figure
 from fedveil.report.gather import stairs

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedveil.figures import Estimate
-from fedveil.measures import FloatArray
+from fedveil.core.arrays import FloatArray
+from fedveil.core.figures import Estimate
 
 T = TypeVar("T")
 

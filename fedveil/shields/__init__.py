@@ -3,72 +3,36 @@
 `shield.py` is the base with identity and chain; `message.py` what it acts on; one file holds each other shield.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
-from fedveil.shields.certified import CertifiedChannel
-from fedveil.shields.drop_columns import DropColumns
-from fedveil.shields.message import LEAVING, Context, Damage, Kind, Message, Samples
-from fedveil.shields.shield import Chain, Identity, Shield, ShieldError
+from typing import TYPE_CHECKING
+
+from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
-    from fedveil.shields.compression import Compression
-    from fedveil.shields.dp_sgd import DPSGD
-    from fedveil.shields.gaussian import DPGaussian
-    from fedveil.shields.laplace import DPLaplace
-    from fedveil.shields.mingle import Mingle
-    from fedveil.shields.quantise import Quantise
-    from fedveil.shields.recup import PublishesWhatItHides, RecUP
-    from fedveil.shields.soteria import Soteria
-    from fedveil.shields.sparsify import Sparsify
-    from fedveil.shields.transport import Transport
-    from fedveil.shields.unread import Unread
+    from fedveil.shields.certified import CertifiedChannel as CertifiedChannel
+    from fedveil.shields.compression import Compression as Compression
+    from fedveil.shields.dp.dp_sgd import DPSGD as DPSGD
+    from fedveil.shields.dp.gaussian import DPGaussian as DPGaussian
+    from fedveil.shields.dp.laplace import DPLaplace as DPLaplace
+    from fedveil.shields.drop_columns import DropColumns as DropColumns
+    from fedveil.shields.message import LEAVING as LEAVING
+    from fedveil.shields.message import Context as Context
+    from fedveil.shields.message import Damage as Damage
+    from fedveil.shields.message import Kind as Kind
+    from fedveil.shields.message import Message as Message
+    from fedveil.shields.message import Samples as Samples
+    from fedveil.shields.mingle import Mingle as Mingle
+    from fedveil.shields.quantise import Quantise as Quantise
+    from fedveil.shields.recup import PublishesWhatItHides as PublishesWhatItHides
+    from fedveil.shields.recup import RecUP as RecUP
+    from fedveil.shields.shield import Chain as Chain
+    from fedveil.shields.shield import Identity as Identity
+    from fedveil.shields.shield import Shield as Shield
+    from fedveil.shields.shield import ShieldError as ShieldError
+    from fedveil.shields.soteria import Soteria as Soteria
+    from fedveil.shields.sparsify import Sparsify as Sparsify
+    from fedveil.shields.transport import Transport as Transport
+    from fedveil.shields.unread import Unread as Unread
 
-_LAZY = {
-    "Compression": "compression",
-    "DPGaussian": "gaussian",
-    "DPLaplace": "laplace",
-    "DPSGD": "dp_sgd",
-    "Mingle": "mingle",
-    "Quantise": "quantise",
-    "PublishesWhatItHides": "recup",
-    "RecUP": "recup",
-    "Soteria": "soteria",
-    "Sparsify": "sparsify",
-    "Transport": "transport",
-    "Unread": "unread",
-}
-"""Loaded when asked for: their mathematics takes a moment to import."""
-
-__all__ = [
-    "DPSGD",
-    "LEAVING",
-    "CertifiedChannel",
-    "Chain",
-    "Compression",
-    "Context",
-    "DPGaussian",
-    "DPLaplace",
-    "Damage",
-    "DropColumns",
-    "Identity",
-    "Kind",
-    "Message",
-    "Mingle",
-    "PublishesWhatItHides",
-    "Quantise",
-    "RecUP",
-    "Samples",
-    "Shield",
-    "ShieldError",
-    "Soteria",
-    "Sparsify",
-    "Transport",
-    "Unread",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"fedveil.shields.{_LAZY[name]}"), name)
+__getattr__, __dir__, __all__ = lazy(__name__)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.shields.message import Context, Damage, Kind, Message
 from fedveil.shields.shield import TRAINED, Chain, Shield, ShieldError, behind_certificate, check_shape
 
 if TYPE_CHECKING:
-    from fedveil.data.attribute import IntArray
+    from fedveil.core.arrays import IntArray
 
 Answer = tuple[Message, Damage] | ShieldError
 

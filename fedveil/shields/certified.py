@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Shield
 

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.shields.layers import Over, check_over, parts
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Shield

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
+from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData, Split
-from fedveil.errors import InputError
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Shield
 

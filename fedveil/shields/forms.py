@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fedveil.errors import InputError, nearest
-from fedveil.policy import Policy
+from fedveil.core.errors import InputError, nearest
+from fedveil.core.policy import Policy
+from fedveil.shields.recup import Zoo
 from fedveil.shields.shield import Shield
-from fedveil.zoo import Zoo
 
 STEP = 1e-3
 """The step ε of the printed form where neither policy nor caller names a budget; the paper tries 5e-5 to 0.5."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.shields.message import Context
 from fedveil.updates.segments import checked
 

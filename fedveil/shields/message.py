@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from fedveil.policy import Policy
+    from fedveil.core.policy import Policy
     from fedveil.updates.segments import Segment
 
 

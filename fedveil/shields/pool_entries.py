@@ -9,7 +9,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.updates.features import LARGE
 from fedveil.updates.segments import Segment, checked
 

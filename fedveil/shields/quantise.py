@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.shields.compression import POSITION
 from fedveil.shields.layers import Over, check_over, parts
 from fedveil.shields.message import Context, Kind, Message

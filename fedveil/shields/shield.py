@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fedveil.errors import InputError
-from fedveil.randomness import child_seed, torch_generator
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import child_seed, torch_generator
 from fedveil.shields.message import LEAVING, Context, Damage, Kind, Message
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from fedveil.certificates import Certificate
-    from fedveil.data.attribute import IntArray
+    from fedveil.core.arrays import IntArray
     from fedveil.data.attribute_data import AttributeData
 
 

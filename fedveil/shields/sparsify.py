@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.shields.compression import Compression
 from fedveil.shields.layers import Over
 

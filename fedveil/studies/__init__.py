@@ -35,10 +35,10 @@ def run(
         workers: processes at the same time; one per core if unsaid.
         fresh: discard what the directory holds of this study first.
     """
-    from fedveil.errors import InputError
+    from fedveil.config.study import make_study, read_study
+    from fedveil.core.errors import InputError
     from fedveil.studies.check import checked
     from fedveil.studies.running import run_study
-    from fedveil.studies.study import make_study, read_study
 
     plan = checked(make_study(dict(study)) if isinstance(study, Mapping) else read_study(Path(study)))
     folder = Path(out) if out is not None else Path("runs") / plan.study.name

@@ -13,17 +13,19 @@ import numpy as np
 from filelock import FileLock
 from safetensors.numpy import save as safetensors_bytes
 
-from fedveil.errors import InputError
+from fedveil.config.cells import Cell, determines, load_data, make_federation, make_game
+from fedveil.config.study import Method, Study
+from fedveil.core import plugins
+from fedveil.core.errors import InputError
+from fedveil.core.files import write_atomically
+from fedveil.core.plain import plain
+from fedveil.federation.federation import ENGINES
 from fedveil.federation.progress import RoundRecord
 from fedveil.federation.run import Run
-from fedveil.files import write_atomically
-from fedveil.plain import plain
-from fedveil.studies.cells import Cell, determines, load_data, make_federation, make_game
 from fedveil.studies.judging import judge_run
 from fedveil.studies.provenance import revision, versions
 from fedveil.studies.sampling import sampled_inputs
 from fedveil.studies.store import FORMAT, read_json, sound_result
-from fedveil.studies.study import Method, Study
 from fedveil.studies.training import play
 
 Tell = Callable[[str, Any], None]
@@ -61,11 +63,10 @@ def _compute(study: Study, method: Method, cell: Cell, folder: Path, tell: Tell)
     }
     write_json(folder / "config.json", config)
     run = _continued(federation, game, folder, cell, tell) or Run(federation, game)
-    if federation.engine == "flower" and run.stages:
-        from fedveil.flower.study_cell import play_cell
-
-        tell("progress", (0.0, "training on Flower"))
-        run = play_cell(study, method, cell.strength, federation, game, folder / "flower")
+    if federation.engine not in ENGINES and run.stages:
+        play_cell = plugins.load("fedveil.engines", federation.engine)
+        tell("progress", (0.0, f"training on {federation.engine}"))
+        run = play_cell(study, method, cell.strength, federation, game, folder / federation.engine)
     else:
         _train(study, method, run, folder, tell)
     trained = time.perf_counter()

@@ -5,19 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedveil.errors import InputError, nearest
-from fedveil.studies.cells import (
-    Cell,
-    all_methods,
-    cell_of,
-    check_varies,
-    load_data,
-    make_federation,
-    make_game,
-    plan,
-)
-from fedveil.studies.shadows import check_shadows
-from fedveil.studies.study import Method, Study
+from fedveil.config.cells import Cell, all_methods, cell_of, check_varies, load_data, make_federation, make_game, plan
+from fedveil.config.shadows import check_shadows
+from fedveil.config.study import Method, Study
+from fedveil.core.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from fedveil.data import AttributeData
@@ -93,7 +84,7 @@ def _check_fresh(study: Study, data: AttributeData) -> None:
 
     from fedveil.attacks.fresh import check_enough
     from fedveil.data import Split
-    from fedveil.federation.view import Pool, View
+    from fedveil.view import Pool, View
 
     if study.attacks.view in UPDATE_VIEWS:
         raise InputError(

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedveil.errors import InputError
-from fedveil.studies.cells import load_data, make_federation, make_game
+from fedveil.config.cells import load_data, make_federation, make_game
+from fedveil.config.study import Method
+from fedveil.core.errors import InputError
 from fedveil.studies.check import UPDATE_VIEWS, Plan
 from fedveil.studies.judging import releases
 from fedveil.studies.results import CellResult
 from fedveil.studies.sampling import SAMPLED_PEOPLE
 from fedveil.studies.store import Store
-from fedveil.studies.study import Method
 
 PROBED_PEOPLE = 1000
 START_SECONDS = 4.0  # a worker's imports, and reading the data
@@ -51,7 +51,7 @@ def _finished(plan: Plan, store: Store, method: Method) -> Cost | None:
 def _probed(plan: Plan, method: Method) -> Cost:
     from fedveil.attacks.panel import panel
     from fedveil.federation.run import Run
-    from fedveil.federation.view import Pool, View
+    from fedveil.view import Pool, View
 
     study = plan.study
     strength = method.points[0]

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from fedveil.errors import InputError
-from fedveil.figures import Estimate
-from fedveil.measures import FloatArray
+from fedveil.core.arrays import FloatArray
+from fedveil.core.errors import InputError
+from fedveil.core.figures import Estimate
 from fedveil.studies.hypervolume import (
     CONFIDENCE,
     Comparison,

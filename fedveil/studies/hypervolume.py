@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.figures import Estimate
-from fedveil.measures import FloatArray, interval
+from fedveil.core.arrays import FloatArray
+from fedveil.core.figures import Estimate
+from fedveil.core.measures import interval
 
 BoolArray = npt.NDArray[np.bool_]
 

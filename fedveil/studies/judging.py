@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedveil.errors import InputError
-from fedveil.randomness import child_seed
+from fedveil.config.study import Study
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import child_seed
 from fedveil.studies.proving import certificates_of, spent_on_updates, theory_facts
 from fedveil.studies.sampling import sampled_releases
-from fedveil.studies.study import Study
 
 if TYPE_CHECKING:
     from fedveil.attacks.judgement import Judgement

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedveil.randomness import child_seed
-from fedveil.studies.study import Study
+from fedveil.config.study import Study
+from fedveil.core.randomness import child_seed
 
 if TYPE_CHECKING:
     from fedveil.certificates import Certificate
@@ -51,7 +51,7 @@ def _by_rate(run: Run, attribute: str, seed: int) -> tuple[Certificate, ...]:
 
 def spent_on_updates(run: Run) -> list[dict[str, Any]]:
     """Return the ε really spent by each noise shield on updates; `infinite` where nothing is clipped."""
-    from fedveil.shields.noise_accounting import spent_in
+    from fedveil.federation.spending import spent_in
 
     return [
         {**one.as_dict(), "infinite": math.isinf(one.bound), "covers": "updates, not representations"}

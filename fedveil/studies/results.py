@@ -13,9 +13,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from fedveil.errors import InputError, nearest
-from fedveil.figures import Estimate
-from fedveil.randomness import numpy_generator
+from fedveil.core.errors import InputError, nearest
+from fedveil.core.figures import Estimate
+from fedveil.core.randomness import numpy_generator
 from fedveil.studies.frontier import Frontier, Point
 from fedveil.studies.rows import CHANCES, averaged, by_point, rows_of, seed_factor
 from fedveil.studies.store import read_json, read_study_file, sound_result
@@ -155,12 +155,6 @@ class StudyResults:
             "rows": self.rows,
             "frontiers": {f"{task}|{name}": self.frontier(task, name).as_dict() for task, name in pairs},
         }
-
-    def plot_frontier(self, task: str | None = None, attribute: str | None = None) -> Any:
-        """Return the frontier as a plotly figure, which a notebook shows."""
-        from fedveil.report.charts import plot_frontier
-
-        return plot_frontier(self, task, attribute)
 
 
 def open_study(folder: str | Path) -> StudyResults:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import t as student
 
-from fedveil.figures import Estimate
+from fedveil.core.figures import Estimate
 
 if TYPE_CHECKING:
     from fedveil.studies.results import CellResult

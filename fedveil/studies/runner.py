@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from fedveil.errors import InputError
-from fedveil.studies.cells import Cell
-from fedveil.studies.study import Method, Study
+from fedveil.config.cells import Cell
+from fedveil.config.study import Method, Study
+from fedveil.core.errors import InputError
 
 ATTEMPTS = 2
 

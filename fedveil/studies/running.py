@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedveil.errors import InputError
-from fedveil.files import write_atomically
-from fedveil.plain import plain
-from fedveil.studies.cells import Cell
+from fedveil.config.cells import Cell
+from fedveil.core.errors import InputError
+from fedveil.core.files import write_atomically
+from fedveil.core.plain import plain
 from fedveil.studies.check import Plan
 from fedveil.studies.results import StudyResults, open_study
 from fedveil.studies.runner import Job, Listener, run_jobs

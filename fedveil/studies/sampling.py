@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedveil.randomness import numpy_generator
-from fedveil.studies.study import Study
+from fedveil.config.study import Study
+from fedveil.core.randomness import numpy_generator
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run

@@ -17,9 +17,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from fedveil import __version__
-from fedveil.errors import InputError
-from fedveil.files import write_atomically
-from fedveil.studies.cells import Cell, load_data, shared_parts
+from fedveil.config.cells import Cell, load_data, shared_parts
+from fedveil.core.errors import InputError
+from fedveil.core.files import write_atomically
 from fedveil.studies.check import Plan, digest_of
 from fedveil.studies.provenance import code_digest, revision
 

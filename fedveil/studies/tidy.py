@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedveil.files import write_atomically
+from fedveil.core.files import write_atomically
 from fedveil.studies.results import CellResult, StudyResults
 from fedveil.studies.rows import DECENSORING, LEAKAGE, spent_of
 

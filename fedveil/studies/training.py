@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from fedveil.config.shadows import number_of_shadows
+from fedveil.config.study import Method, Study
 from fedveil.federation.progress import RoundRecord
 from fedveil.federation.run import Run
 from fedveil.studies.check import UPDATE_VIEWS
-from fedveil.studies.shadows import number_of_shadows
-from fedveil.studies.study import Method, Study
 
 
 def play(study: Study, method: Method, run: Run, callbacks: Sequence[Callable[[RoundRecord], None]]) -> None:

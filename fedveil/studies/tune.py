@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from fedveil.errors import InputError
-from fedveil.studies import parts
+from fedveil.config import parts
+from fedveil.config.study import Method
+from fedveil.core.errors import InputError
 from fedveil.studies.check import Plan
 from fedveil.studies.results import CellResult
 from fedveil.studies.rows import CHANCES, averaged
 from fedveil.studies.runner import Listener
 from fedveil.studies.running import run_study
 from fedveil.studies.store import Store
-from fedveil.studies.study import Method
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 NO_ROOM = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG)
 
@@ -48,9 +48,9 @@ def _listen(jobs: queue.SimpleQueue[dict[str, Any]]) -> None:
 def _serve(job: dict[str, Any], tell: Any) -> None:
     import torch
 
+    from fedveil.config.cells import Cell
+    from fedveil.config.study import Method, Study
     from fedveil.studies.cell_run import run_cell
-    from fedveil.studies.cells import Cell
-    from fedveil.studies.study import Method, Study
 
     study = Study.model_validate(job["study"])
     torch.set_num_threads(study.threads)

@@ -1,11 +1,18 @@
 """Updates as shields and attackers read them: which numbers are which layer's, and what to make of so many.
 
 `segments.py` says where each tensor lies in an update; `features.py` makes fewer numbers of one, so that gradients flow
-back through them; `views.py` lets an observer see those, by device or by round.
+back through them; `gradients.py` computes gradients record by record.
 """
 
-from fedveil.updates.features import FEATURES, features
-from fedveil.updates.segments import Segment, segments_of
-from fedveil.updates.views import device_labels, feature_view
+from __future__ import annotations
 
-__all__ = ["FEATURES", "Segment", "device_labels", "feature_view", "features", "segments_of"]
+from typing import TYPE_CHECKING
+
+from fedveil.core.lazy import lazy
+from fedveil.updates.features import FEATURES as FEATURES
+from fedveil.updates.features import features as features
+
+if TYPE_CHECKING:
+    from fedveil.updates.segments import Segment as Segment
+
+__getattr__, __dir__, __all__ = lazy(__name__)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from fedveil.errors import InputError, nearest
-from fedveil.randomness import torch_generator
+from fedveil.core.errors import InputError, nearest
+from fedveil.core.randomness import torch_generator
 from fedveil.updates.segments import Segment, checked
 
 LARGE = 4096

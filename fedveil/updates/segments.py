@@ -5,15 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from fedveil.errors import InputError
-
-if TYPE_CHECKING:
-    from fedveil.federation.run import Run
-    from fedveil.games.game import Stage
+from fedveil.core.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -34,24 +29,6 @@ class Segment:
     def of(self, updates: Tensor) -> Tensor:
         """Return this tensor of every update, (n, *shape), as a view."""
         return updates[:, self.start : self.stop].reshape(len(updates), *self.shape)
-
-
-def segments_of(run: Run, stage: Stage | None = None) -> tuple[Segment, ...]:
-    """Return the tensors of an update in the order in which a device sends them, in a stage or in the present one."""
-    if not run.stages:
-        return ()
-    if stage is None:
-        stage = run.stages[min(run.progress.stage, len(run.stages) - 1)]
-    found: list[Segment] = []
-    place = 0
-    for player in run.seats:
-        if player in stage.shared and player in stage.players:
-            layout = run.layouts[player]
-            for entry in layout.parameters + layout.buffers:
-                statistic = entry.start >= layout.trained
-                found.append(Segment(player, entry.name, entry.shape, place + entry.start, statistic))
-            place += layout.size
-    return tuple(found)
 
 
 def checked(updates: Tensor, segments: Sequence[Segment]) -> None:

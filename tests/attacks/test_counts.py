@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from fedveil.attacks.counts import attack_devices, attack_target, evidence
-from fedveil.errors import InputError
-from fedveil.transport.columns import learn_columns
-from fedveil.transport.federated import Plan
-from fedveil.transport.federated_table import People, learn_table
-from fedveil.transport.poll import Poll, Question, budget, gaussian_advantage
-from fedveil.transport.recipe import Recipe
+from fedveil.core.errors import InputError
+from fedveil.shields.transport.columns import learn_columns
+from fedveil.shields.transport.federated import Plan
+from fedveil.shields.transport.federated_table import People, learn_table
+from fedveil.shields.transport.poll import Poll, Question, budget, gaussian_advantage
+from fedveil.shields.transport.recipe import Recipe
 
 
 def crowd(n=120, seed=0):

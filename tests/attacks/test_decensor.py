@@ -8,13 +8,13 @@ import torch
 
 from fedveil.attacks import Labelled
 from fedveil.attacks.decensor import Decensor, EqualCapacity, Informed, fit_map, judge_decensoring
+from fedveil.core.errors import InputError
 from fedveil.data import Attribute, load
-from fedveil.errors import InputError
 from fedveil.federation import Federation
 from fedveil.federation.release import released_view
-from fedveil.federation.view import Capability, Pool, View
 from fedveil.games import AdversarialTraining, Raw
-from fedveil.shields.gaussian import DPGaussian
+from fedveil.shields.dp.gaussian import DPGaussian
+from fedveil.view import Capability, Pool, View
 
 
 def made_view(represent, n=6000, inputs=True, seed=0):

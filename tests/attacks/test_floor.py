@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedveil.attacks import floor
+from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData
-from fedveil.errors import InputError
 
 
 def made(table, times=1, splits=(0, 1, 2)):

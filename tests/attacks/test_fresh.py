@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedveil import plugins
 from fedveil.attacks import panel
 from fedveil.attacks.attack import Attack
 from fedveil.attacks.fresh import CrossTrial, halves
 from fedveil.attacks.judgement import FRESH
+from fedveil.core import plugins
+from fedveil.core.errors import InputError
 from fedveil.data import Attribute
-from fedveil.errors import InputError
-from fedveil.federation.view import Pool, View
+from fedveil.view import Pool, View
 
 NAMES = ("a", "b")
 

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from fedveil import plugins
 from fedveil.attacks import FULL, Panel, panel
 from fedveil.attacks.panel import holm
+from fedveil.core import plugins
+from fedveil.core.errors import InputError
 from fedveil.data import Attribute, intersect, load
-from fedveil.errors import InputError
-from fedveil.federation.view import View
+from fedveil.view import View
 
 
 def attribute(codes, name="u"):

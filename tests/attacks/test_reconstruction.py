@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from fedveil_papers.exposure.networks import network
 from torch import Tensor, nn
 
 from fedveil.attacks.reconstruction import (
@@ -21,10 +22,9 @@ from fedveil.attacks.reconstruction import (
     total_variation,
 )
 from fedveil.attacks.reconstruction.lbfgs import minimise
-from fedveil.errors import InputError
-from fedveil.exposure.gradients import per_sample_gradients
-from fedveil.exposure.networks import network
+from fedveil.core.errors import InputError
 from fedveil.games.losses import cross_entropy
+from fedveil.updates.gradients import per_sample_gradients
 
 SHAPE = (1, 8, 8)
 

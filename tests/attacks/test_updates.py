@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from fedveil import plugins
 from fedveil.attacks import Labelled, panel
 from fedveil.attacks.updates import UpdateReader, along, principal_axes
+from fedveil.core import plugins
+from fedveil.core.errors import InputError
 from fedveil.data import IID, Attribute, Dirichlet, load
-from fedveil.errors import InputError
 from fedveil.federation import Federation
-from fedveil.federation.view import View
+from fedveil.federation.update_features import feature_view
 from fedveil.games import FedAvg
-from fedveil.shields.gaussian import DPGaussian
-from fedveil.updates import feature_view
+from fedveil.shields.dp.gaussian import DPGaussian
+from fedveil.view import View
 
 
 def few_and_wide(shift, n=120, d=4000, seed=0):

@@ -17,11 +17,11 @@ from fedveil.audit.graded import weight
 from fedveil.audit.seen import seen
 from fedveil.audit.spread import spread
 from fedveil.audit.verdict import decide
+from fedveil.core.entropy import binary_entropy, mutual_information
+from fedveil.core.errors import InputError
+from fedveil.core.figures import Estimate
+from fedveil.core.measures import Predictions
 from fedveil.data.attribute import Attribute
-from fedveil.errors import InputError
-from fedveil.figures import Estimate
-from fedveil.information.entropy import binary_entropy, mutual_information
-from fedveil.measures import Predictions
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from torch import nn
 from fedveil.audit.labelled_inputs import Wanted, outputs_of, read_inputs
 from fedveil.audit.models import read_model
 from fedveil.cli import main
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 @pytest.fixture(scope="module")

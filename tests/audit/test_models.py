@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 from torch import nn
 
 from fedveil.audit.models import ScoringModel, read_model, scores_are_raw
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 SAVE = {"onnx": save_onnx, "pt2": save_pt2}
 X = np.random.default_rng(0).normal(size=(37, 3)).astype(np.float32)

@@ -20,7 +20,7 @@ from fedveil.certificates import (
     replace_one_from_add_remove,
 )
 from fedveil.certificates.differential_privacy import gaussian_delta
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 def randomised_response(values: int, epsilon: float) -> np.ndarray:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedveil.certificates import AgainstAttackersTried, Certificate, EpsilonLowerBound
-from fedveil.errors import InputError
-from fedveil.figures import Estimate
+from fedveil.core.errors import InputError
+from fedveil.core.figures import Estimate
 
 
 def certificate(**changes: Any) -> Certificate:

@@ -12,7 +12,7 @@ from fedveil.certificates.code_counts import (
     certify_chances,
     certify_codes,
 )
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 def test_it_covers_the_truth_as_often_as_it_says():

@@ -11,8 +11,8 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import binom
 
 from fedveil.certificates import confidence as c
-from fedveil.errors import InputError
-from fedveil.information.entropy import conditional_entropy, entropy
+from fedveil.core.entropy import conditional_entropy, entropy
+from fedveil.core.errors import InputError
 
 seeds = st.integers(0, 2**32 - 1)
 

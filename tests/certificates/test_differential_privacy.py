@@ -21,7 +21,7 @@ from fedveil.certificates import (
     replace_one_from_add_remove,
 )
 from fedveil.certificates.differential_privacy import gaussian_delta
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 SETTINGS = [(1.0, 0.01, 1000, 1e-5), (2.0, 0.1, 50, 1e-5), (4.0, 1.0, 10, 1e-5)]
 

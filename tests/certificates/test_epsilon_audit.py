@@ -12,7 +12,7 @@ from fedveil.certificates import (
     audit_information_privacy,
     information_privacy_epsilon,
 )
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 CHANNEL = np.array([[0.7, 0.2, 0.1], [0.2, 0.5, 0.3]])
 PRIOR = np.array([0.4, 0.6])

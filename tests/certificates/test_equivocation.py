@@ -15,7 +15,7 @@ from fedveil.certificates import (
     certify_accuracy,
     estimate_accuracy,
 )
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 def test_a_known_law_is_certified_and_no_attacker_beats_it(random_joint: Callable[..., np.ndarray]) -> None:

@@ -14,8 +14,8 @@ from fedveil.certificates import (
     information_accuracy_bound,
     inverse_binary_entropy,
 )
-from fedveil.errors import InputError
-from fedveil.information.entropy import binary_entropy, conditional_entropy, mutual_information
+from fedveil.core.entropy import binary_entropy, conditional_entropy, mutual_information
+from fedveil.core.errors import InputError
 
 
 def bayes_accuracy(joint: np.ndarray) -> float:

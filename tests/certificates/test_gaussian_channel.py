@@ -17,7 +17,7 @@ from fedveil.certificates import (
     sigma_for_accuracy,
     sigma_for_advantage,
 )
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 priors_strategy = st.tuples(st.integers(2, 10), st.sampled_from([0.1, 1.0, 10.0]), st.integers(0, 2**32 - 1)).map(
     lambda spec: np.random.default_rng(spec[2]).dirichlet(np.full(spec[0], spec[1]))

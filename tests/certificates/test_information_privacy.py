@@ -23,8 +23,8 @@ from fedveil.certificates.information_privacy import (
     dp_epsilon_from_information_privacy,
     information_privacy_epsilon_from_dp,
 )
-from fedveil.errors import InputError
-from fedveil.information.entropy import entropy
+from fedveil.core.entropy import entropy
+from fedveil.core.errors import InputError
 
 RandomJoint = Callable[..., np.ndarray]
 

@@ -19,8 +19,8 @@ from fedveil.certificates import (
     with_escape,
 )
 from fedveil.certificates import confidence as bounds
-from fedveil.errors import InputError
-from fedveil.information.entropy import conditional_entropy, entropy, mutual_information
+from fedveil.core.entropy import conditional_entropy, entropy, mutual_information
+from fedveil.core.errors import InputError
 
 
 def draw_law(rng: np.random.Generator) -> np.ndarray:

@@ -14,8 +14,8 @@ from fedveil.certificates import (
     printed_theorem1_error_bound,
     printed_theorem2_accuracy_bound,
 )
-from fedveil.errors import InputError
-from fedveil.information.entropy import conditional_entropy
+from fedveil.core.entropy import conditional_entropy
+from fedveil.core.errors import InputError
 
 
 class Case:

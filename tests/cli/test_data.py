@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fedveil.cli.data import app
+from fedveil.core.errors import InputError
 from fedveil.data import catalogue
-from fedveil.errors import InputError
 
 RUN = CliRunner()
 

@@ -10,11 +10,12 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
+from fedveil.config.cells import load_data, make_federation, make_game
+from fedveil.config.study import read_study
+from fedveil.federation.layout import segments_of
 from fedveil.federation.run import Run
-from fedveil.studies.cells import load_data, make_federation, make_game
-from fedveil.studies.study import read_study
-from fedveil.updates import Segment, segments_of
-from fedveil.zoo import Fitting, Zoo, fit_zoo
+from fedveil.shields.recup import Fitting, Zoo, fit_zoo
+from fedveil.updates import Segment
 
 STUDY = {
     "name": "zoo",

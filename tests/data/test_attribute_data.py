@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedveil.core.errors import InputError
 from fedveil.data import MISSING, Attribute, AttributeData, Split, intersect, random_split
 from fedveil.data.checks import checked
 from fedveil.data.strata import joint_strata
-from fedveil.errors import InputError
 
 SHARES = st.floats(0.0, 0.45)
 

@@ -11,9 +11,9 @@ import pytest
 from scipy.io import wavfile
 
 import fedveil.data
+from fedveil.core.errors import InputError
 from fedveil.data import Split
 from fedveil.data.sources.audiomnist import spectrogram
-from fedveil.errors import InputError
 
 SPEAKERS = 20
 NATIVE = (3, 4)  # a man and the only native woman

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 import fedveil.data
-from fedveil import plugins
 from fedveil.cli.data import app
+from fedveil.core import plugins
+from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData, Source
-from fedveil.errors import InputError
 
 
 class Foreign(Source):
@@ -123,6 +123,6 @@ def test_misspelt_requests_are_answered_with_the_nearest(call, says):
 
 def test_importing_the_package_imports_nothing_heavy():
     heavy = ["pooch", "requests", "sklearn", "pyarrow.csv", "pyarrow.parquet"]
-    code = f"import sys, fedveil.data, fedveil.tables; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, fedveil.data, fedveil.data.tables; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

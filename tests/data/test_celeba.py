@@ -9,7 +9,7 @@ import pytest
 from made_celeba import FACES, label, part, write_celeba, write_labels
 
 import fedveil.data
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 @pytest.fixture

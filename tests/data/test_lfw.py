@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 import fedveil.data
+from fedveil.core.errors import InputError
 from fedveil.data import Split
 from fedveil.data.sources.lfw import COLUMNS
-from fedveil.errors import InputError
 
 NAMES = [*(column for columns in COLUMNS.values() for column in columns), "Smiling"]
 PEOPLE = 60

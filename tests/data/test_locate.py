@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from fedveil.core.errors import InputError
 from fedveil.data import AttributeData, PackagedCopy, PublishedFile, Source
 from fedveil.data.locate import cache_folder, fetch, find, locate
-from fedveil.errors import InputError
 
 CONTENT = b"some data\n" * 100
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedveil.core.errors import InputError
 from fedveil.data import (
     IID,
     Attribute,
@@ -19,7 +20,6 @@ from fedveil.data import (
     Shards,
     Split,
 )
-from fedveil.errors import InputError
 
 
 def some_data(n: int = 200, values: int = 3, groups: int | None = 7, seed: int = 0) -> AttributeData:

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 import fedveil.data
+from fedveil.core.errors import InputError
 from fedveil.data import Split
 from fedveil.data.sources.utkface import AGES, RACES, UTKFace, age_attribute, parse_name, race_attribute
 from fedveil.data.strata import even_split
-from fedveil.errors import InputError
 
 FACES = 200
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.federation import Federation, Krum, MaskedMean, Mean, Median, Run, TrimmedMean, WeightedMean
 from fedveil.games import SGD, FedAvg
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from fedveil.core.errors import InputError
+from fedveil.core.models import mlp
 from fedveil.data.partition import OneEach
-from fedveil.errors import InputError
 from fedveil.federation import Federation, Run
 from fedveil.federation.work import DivergedError
 from fedveil.games import (
@@ -24,7 +25,6 @@ from fedveil.games import (
     cross_entropy,
     squared_error,
 )
-from fedveil.models import mlp
 
 ENGINES = pytest.mark.parametrize("engine", ["plain", "stacked"])
 

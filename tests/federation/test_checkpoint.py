@@ -14,11 +14,11 @@ from safetensors.torch import load_file, save_file
 from saved_runs import federation, saved
 from torch import nn
 
+from fedveil.core.errors import InputError
+from fedveil.core.models import mlp
 from fedveil.data import Attribute
-from fedveil.errors import InputError
 from fedveil.federation import Krum, Run
 from fedveil.games import SGD, Adam, AdversarialTraining, FedAvg, Game, Move, Player, Stage, cross_entropy
-from fedveil.models import mlp
 from fedveil.shields import Identity, Kind, Shield
 
 

@@ -3,10 +3,10 @@ import pytest
 import torch
 from scipy import stats
 
+from fedveil.core.randomness import child_seed
 from fedveil.federation.counted_random import uniform
 from fedveil.federation.stacked.layers import dropout
 from fedveil.federation.stacked.situation import Situation
-from fedveil.randomness import child_seed
 
 SEEDS = torch.tensor([child_seed(0, "test", i) for i in range(300)])
 

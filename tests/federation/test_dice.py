@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
+from fedveil.core.models import mlp
 from fedveil.federation import Federation, Run
 from fedveil.federation.dice import Dice
 from fedveil.games import SGD, Game, Move, Player, Stage, squared_error
 from fedveil.games.pairing import partners, permutation, pick
-from fedveil.models import mlp
 
 
 @dataclass(frozen=True)

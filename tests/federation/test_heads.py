@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData, Split
-from fedveil.errors import InputError
 from fedveil.federation import Federation
 from fedveil.federation.head_kinds import HEADS, Lesson, fit_kind
 from fedveil.games import Adam, Autoencoder, FedAvg, Game

@@ -8,8 +8,8 @@ import torch
 
 from fedveil.attacks import panel
 from fedveil.attacks.cotrained import judge_cotrained
+from fedveil.core.errors import InputError
 from fedveil.data import Split
-from fedveil.errors import InputError
 from fedveil.federation import Federation, Run
 from fedveil.games import SGD, AdversarialTraining, Autoencoder, FedAvg, Raw
 from fedveil.shields import CertifiedChannel, Chain, Kind, Message, Shield, ShieldError

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.federation import Federation, Mean, Run
 from fedveil.federation.stacked.mlp import StackedMLP, Step
 from fedveil.federation.stacked.network import StackedNetwork

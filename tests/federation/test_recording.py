@@ -6,12 +6,12 @@ import torch
 from torch import nn
 
 from fedveil.attacks import panel
+from fedveil.core.errors import InputError
 from fedveil.data import ByGroup, load
-from fedveil.errors import InputError
 from fedveil.federation import Federation, Run
-from fedveil.federation.view import Capability
 from fedveil.games import SGD, AdversarialTraining, FedAvg
 from fedveil.shields import Kind, Shield
+from fedveil.view import Capability
 
 
 def batch_normed(generator):

@@ -8,12 +8,12 @@ from torch import nn
 
 from fedveil.attacks import panel
 from fedveil.attacks.cotrained import NAME, judge_cotrained
+from fedveil.core.errors import InputError
+from fedveil.core.models import mlp
 from fedveil.data import Split, load
-from fedveil.errors import InputError
 from fedveil.federation import Federation
 from fedveil.games import SGD, Adam, AdversarialTraining, Autoencoder, FedAvg, Game, Move, Player, Stage, WithheldError
 from fedveil.games.losses import squared_error
-from fedveil.models import mlp
 from fedveil.shields import CertifiedChannel, Kind
 
 

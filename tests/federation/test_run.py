@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from fedveil.core.models import mlp
 from fedveil.data.partition import Dirichlet
 from fedveil.federation import Federation, Run
 from fedveil.games import SGD, Adam, AdversarialTraining, Autoencoder, FedAvg, Game, Move, Player, Stage, cross_entropy
-from fedveil.models import mlp
 
 ENGINES = pytest.mark.parametrize("engine", ["plain", "stacked"])
 

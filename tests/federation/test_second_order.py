@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from fedveil.core.models import mlp
 from fedveil.data import load
 from fedveil.federation import Federation
 from fedveil.games import SGD, Game, Move, Player, Stage, cross_entropy
-from fedveil.models import mlp
 
 
 class Penalised(Game):

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from fedveil.attacks.panel import panel
 from fedveil.cli import app
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.flower.capture import capture
 from fedveil.flower.captured import Captured, read_node_values
 

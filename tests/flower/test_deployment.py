@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.flower.app_run import read_log
 from fedveil.flower.captured import Captured
 from fedveil.flower.ledger import Ledger

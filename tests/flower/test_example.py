@@ -11,7 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-quickstart"
 pytestmark = pytest.mark.skipif(shutil.which("patch") is None, reason="patch is not on this machine")

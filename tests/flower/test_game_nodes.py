@@ -11,7 +11,7 @@ from flower_games import GAMES, on_grid, study_file
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.flower import wire
 from fedveil.flower.mod import shield_mod
 from fedveil.flower.node import client_app

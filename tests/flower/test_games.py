@@ -13,8 +13,10 @@ from flower_games import GAMES, at_home, on_grid, study_file
 from flwr.app import Message
 from flwr.supercore.constant import SUPERLINK_DEFAULT_CLIENT_ADDRESS
 
+from fedveil.config.cells import load_data
+from fedveil.core.errors import InputError
 from fedveil.data.attribute_data import Split
-from fedveil.errors import InputError
+from fedveil.federation.layout import segments_of
 from fedveil.flower import wire
 from fedveil.flower.fleet import FlowerFleet
 from fedveil.flower.mod import shield_mod
@@ -23,9 +25,7 @@ from fedveil.flower.node import client_app
 from fedveil.flower.setup import Setup
 from fedveil.flower.study_cell import _alone
 from fedveil.shields.unread import Unread
-from fedveil.studies.cells import load_data
-from fedveil.unread.file import save_unreading
-from fedveil.updates.segments import segments_of
+from fedveil.shields.unread.file import save_unreading
 
 
 @pytest.mark.parametrize("name", GAMES)

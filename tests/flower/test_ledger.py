@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedveil.certificates import gaussian_epsilon
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.flower import ledger as ledger_module
 from fedveil.flower.ledger import START, Ledger, LedgerError, Totals
 from fedveil.flower.secret_noise import keep_secret, secret_generator

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.flower.app_run import RunningApp, tail
 from fedveil.flower.loopback import Loopback
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_zoo import small_zoo
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.flower.policy_file import SitePolicy
 from fedveil.flower.spending import Budget
 from fedveil.shields import Chain, DPGaussian, DPLaplace, Quantise, RecUP

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData, Split
-from fedveil.errors import InputError
 from fedveil.federation import Federation, Run
 from fedveil.federation.release import release, senders
 from fedveil.games import DataShape, Play

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from fedveil import plugins
 from fedveil.attacks import panel
 from fedveil.attacks.cotrained import judge_cotrained
+from fedveil.core import plugins
+from fedveil.core.errors import InputError
+from fedveil.core.models import mlp
 from fedveil.data import Split, load
-from fedveil.errors import InputError
 from fedveil.federation import Federation, Run
 from fedveil.games import SGD, Adam, AdversarialTraining, Raw, Undefended
-from fedveil.models import mlp
 from fedveil.shields import CertifiedChannel
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData
-from fedveil.errors import InputError
 from fedveil.federation import Federation, Run
 from fedveil.games import SGD, Curious, DataShape, Play
 from fedveil.games import curious_networks as networks

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
+from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData
 from fedveil.data.partition import Partition, Partitioner
-from fedveil.errors import InputError
 from fedveil.federation import Federation, Run
 from fedveil.games import DPFE, Adam
 from fedveil.games.dpfe import kernel_bound

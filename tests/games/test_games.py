@@ -3,9 +3,10 @@ import pytest
 import torch
 from torch import nn
 
-from fedveil import plugins
+from fedveil.core import plugins
+from fedveil.core.errors import InputError
+from fedveil.core.models import mlp
 from fedveil.data import Attribute, AttributeData
-from fedveil.errors import InputError
 from fedveil.federation import Federation, Run
 from fedveil.games import (
     Adam,
@@ -21,7 +22,6 @@ from fedveil.games import (
     one_hot,
     squared_error,
 )
-from fedveil.models import mlp
 
 ENGINES = pytest.mark.parametrize("engine", ["plain", "stacked"])
 

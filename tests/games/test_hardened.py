@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from small_games import Dealt, make_data, play_both
 
 from fedveil.attacks.cotrained import judge_cotrained
-from fedveil.errors import InputError
+from fedveil.config.parts import make
+from fedveil.core.errors import InputError
+from fedveil.core.kernels import hsic, mmd
+from fedveil.core.models import mlp
 from fedveil.federation import Federation, Run
 from fedveil.games import SGD, TAPPFL, Adam, DataShape, Hardened, Move, Play, Player, Stage
 from fedveil.games.game import Game
 from fedveil.games.losses import cross_entropy
-from fedveil.information.kernels import hsic, mmd
-from fedveil.models import mlp
 from fedveil.shields import CertifiedChannel
-from fedveil.studies.parts import make
 
 EVERYTHING = {
     "adversaries": 3, "restarts": 1, "privacy_steps": 2, "kernel_weight": 2.0, "sigma": 0.3, "bound": "confusion",

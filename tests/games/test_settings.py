@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from fedveil.core.errors import InputError
+from fedveil.core.models import mlp
 from fedveil.data import Attribute, AttributeData
-from fedveil.errors import InputError
 from fedveil.federation import Federation, Run
 from fedveil.games import AdversarialTraining, FedAvg, Game, Move, Player, Raw, Stage
-from fedveil.models import mlp
 
 ENGINES = pytest.mark.parametrize("engine", ["plain", "stacked"])
 

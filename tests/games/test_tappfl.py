@@ -12,8 +12,8 @@ from torch.nn.functional import cross_entropy as torch_cross_entropy
 from torch.nn.functional import softplus
 
 from fedveil.attacks.cotrained import judge_cotrained
+from fedveil.core.errors import InputError
 from fedveil.data import AttributeData, load
-from fedveil.errors import InputError
 from fedveil.federation import Federation, Mean, Run
 from fedveil.games import SGD, TAPPFL, Adam, DataShape, Play, WithheldError
 from fedveil.games.networks import tappfl_networks

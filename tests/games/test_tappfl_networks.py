@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn.functional import pixel_shuffle
 
+from fedveil.core.models import convolutions, mlp
 from fedveil.games import DataShape
 from fedveil.games.networks import PAPER_CRITIC, joined, tappfl_networks
-from fedveil.models import convolutions, mlp
 
 
 @torch.no_grad()

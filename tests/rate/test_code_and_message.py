@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedveil.errors import InputError
-from fedveil.rate.code import CODED, FAR, RAW, RateCode
-from fedveil.rate.message import HEADER_BYTES, MOST_RECORDS, pack, unpack, verbatim_bytes
-from fedveil.rate.prior import FactorisedPrior
+from fedveil.core.errors import InputError
+from fedveil.games.attri_fed.code import CODED, FAR, RAW, RateCode
+from fedveil.games.attri_fed.message import HEADER_BYTES, MOST_RECORDS, pack, unpack, verbatim_bytes
+from fedveil.games.attri_fed.prior import FactorisedPrior
 
 
 def values(n: int = 4000, seed: int = 0) -> np.ndarray:

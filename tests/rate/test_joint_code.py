@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedveil.errors import InputError
-from fedveil.rate.code import MOST_LEVELS, RateCode
-from fedveil.rate.message import pack, unpack
-from fedveil.rate.prior import JointPrior
+from fedveil.core.errors import InputError
+from fedveil.games.attri_fed.code import MOST_LEVELS, RateCode
+from fedveil.games.attri_fed.message import pack, unpack
+from fedveil.games.attri_fed.prior import JointPrior
 
 
 def clusters(n: int = 3000, seed: int = 0) -> np.ndarray:

@@ -9,9 +9,9 @@ import pytest
 
 from fedveil.attacks.mlp import LargeMLP, WideMLP
 from fedveil.certificates import certify_information
+from fedveil.core.figures import Estimate
 from fedveil.data import Attribute, AttributeData, Split
-from fedveil.figures import Estimate
-from fedveil.games.attri_fed_networks import READING
+from fedveil.games.attri_fed.networks import READING
 from fedveil.rate.measuring import WEAK, Measured, Released, fitted_code, held_out, measure, server_panel
 
 

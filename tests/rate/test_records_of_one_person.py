@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedveil.core.figures import Estimate
 from fedveil.data import Attribute, AttributeData, Split
-from fedveil.figures import Estimate
 from fedveil.rate.measuring import Released, fitted_code, held_out
 
 PEOPLE, EACH = 36, 40

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 from fedveil.attacks.judgement import AttackerFigures, Judgement
 from fedveil.certificates import GaussianRelease
-from fedveil.figures import Estimate
+from fedveil.core.figures import Estimate
 
 ATTACKERS = ("boosting", "mlp-large", "rbf-svm", "logistic")
 DRAWS = 200

@@ -12,7 +12,7 @@ import pytest
 from made_study import METHODS, Law, Made, many_cells
 
 from fedveil.cli import main
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.report import write_report
 from fedveil.report.build import MOST_BYTES, page_data
 from fedveil.report.charts import plot_frontier
@@ -122,7 +122,7 @@ def test_the_notebooks_chart_shows_the_pages_points(study):
     assert drawn == {i: point["leakage"][0] for i, point in enumerate(view["points"])}
     symbols = [trace.marker.symbol for trace in figure.data if trace.marker.symbol]
     assert len(set(symbols)) == len(symbols)
-    assert results.plot_frontier("hours").layout.yaxis.title.text == "utility: accuracy of hours → better"
+    assert plot_frontier(results, "hours").layout.yaxis.title.text == "utility: accuracy of hours → better"
     with pytest.raises(InputError, match="no task 'incom'"):
         plot_frontier(results, "incom")
 

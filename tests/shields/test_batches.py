@@ -3,12 +3,12 @@
 import pytest
 import torch
 
+from fedveil.core.errors import InputError
+from fedveil.core.policy import Policy
+from fedveil.core.randomness import torch_generator
 from fedveil.data import load
-from fedveil.errors import InputError
 from fedveil.federation import Federation
 from fedveil.games import FedAvg
-from fedveil.policy import Policy
-from fedveil.randomness import torch_generator
 from fedveil.shields import (
     Chain,
     Compression,

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from fedveil.certificates import Certificate
-from fedveil.errors import InputError
-from fedveil.randomness import torch_generator
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import torch_generator
 from fedveil.shields import CertifiedChannel, Chain, Context, DropColumns, Identity, Kind, Message, Shield, ShieldError
 
 

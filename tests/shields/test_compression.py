@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from fedveil import plugins
+from fedveil.core import plugins
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import torch_generator
 from fedveil.data import load
-from fedveil.errors import InputError
 from fedveil.federation import Federation
 from fedveil.games import FedAvg
-from fedveil.randomness import torch_generator
 from fedveil.shields import Context, Kind, Message, ShieldError
 from fedveil.shields.compression import Compression
 

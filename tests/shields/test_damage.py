@@ -6,10 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedveil.core.randomness import torch_generator
 from fedveil.data import load
 from fedveil.federation import Federation
 from fedveil.games import FedAvg
-from fedveil.randomness import torch_generator
 from fedveil.shields import (
     CertifiedChannel,
     Chain,

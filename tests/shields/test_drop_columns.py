@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 import torch
 
-from fedveil import plugins
+from fedveil.core import plugins
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import torch_generator
 from fedveil.data import Attribute, AttributeData, Split, load
 from fedveil.data.encoding import encode_columns, encode_table
-from fedveil.errors import InputError
 from fedveil.federation import Federation
 from fedveil.games import Raw
-from fedveil.randomness import torch_generator
 from fedveil.shields import Chain, Context, DropColumns, Kind, Message, ShieldError
 from fedveil.shields.drop_columns import information_bits, table_columns
 

@@ -9,12 +9,12 @@ import pytest
 import yaml
 from tiny_study import TINY
 
-from fedveil.errors import InputError
+from fedveil.config.cells import load_data, make_federation, make_game
+from fedveil.config.study import make_study
+from fedveil.core.errors import InputError
 from fedveil.federation import Run
-from fedveil.studies.cells import load_data, make_federation, make_game
 from fedveil.studies.check import checked
 from fedveil.studies.judging import judge_run
-from fedveil.studies.study import make_study
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "rivals.md"
 

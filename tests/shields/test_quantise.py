@@ -6,12 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedveil import plugins
+from fedveil.core import plugins
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import torch_generator
 from fedveil.data import load
-from fedveil.errors import InputError
 from fedveil.federation import Federation
 from fedveil.games import FedAvg
-from fedveil.randomness import torch_generator
 from fedveil.shields import Chain, Context, Kind, Message, Quantise, ShieldError, Sparsify
 from fedveil.updates import Segment
 

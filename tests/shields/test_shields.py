@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from fedveil import plugins
 from fedveil.certificates import gaussian_advantage_bound
+from fedveil.core import plugins
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import torch_generator
 from fedveil.data import Attribute, AttributeData
-from fedveil.errors import InputError
 from fedveil.federation import Federation, Run
 from fedveil.games import SGD, Autoencoder, FedAvg
-from fedveil.randomness import torch_generator
 from fedveil.shields import (
     LEAVING,
     CertifiedChannel,

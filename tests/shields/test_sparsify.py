@@ -8,14 +8,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedveil import plugins
+from fedveil.core import plugins
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import torch_generator
 from fedveil.data import load
-from fedveil.errors import InputError
 from fedveil.federation import Federation, Run
+from fedveil.federation.layout import segments_of
 from fedveil.games import FedAvg
-from fedveil.randomness import torch_generator
 from fedveil.shields import Chain, Compression, Context, DPGaussian, Kind, Message, ShieldError, Sparsify
-from fedveil.updates import Segment, segments_of
+from fedveil.updates import Segment
 
 
 def apply(shield, rows, segments=()):

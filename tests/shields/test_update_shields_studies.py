@@ -5,12 +5,12 @@ import copy
 import pytest
 from tiny_study import TINY
 
-from fedveil.errors import InputError
+from fedveil.config.cells import load_data, make_federation, make_game
+from fedveil.config.study import make_study
+from fedveil.core.errors import InputError
 from fedveil.federation import Run
 from fedveil.shields import Quantise, Sparsify
-from fedveil.studies.cells import load_data, make_federation, make_game
 from fedveil.studies.check import checked
-from fedveil.studies.study import make_study
 
 
 def study_with(shield, **varied):

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tiny_study import TINY, fedveil_here, last_json
 
-from fedveil.errors import InputError
+from fedveil.config.study import make_study
+from fedveil.core.errors import InputError
 from fedveil.studies.check import checked
 from fedveil.studies.running import run_study
 from fedveil.studies.store import Store
-from fedveil.studies.study import make_study
 
 FEDAVG = [{"name": "plain", "game": "fedavg"}]
 

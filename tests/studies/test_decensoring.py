@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 from tiny_study import TINY, fedveil_here, last_json
 
-from fedveil.errors import InputError
+from fedveil.config.reading import changed
+from fedveil.config.study import make_study
+from fedveil.core.errors import InputError
 from fedveil.studies.check import checked
 from fedveil.studies.notes import notes
-from fedveil.studies.reading import changed
 from fedveil.studies.results import open_study
-from fedveil.studies.study import make_study
 
 ASKED = {"panel": ["logistic"], "draws": 100, "decensoring": True}
 

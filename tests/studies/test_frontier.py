@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedveil.errors import InputError
-from fedveil.figures import Estimate
+from fedveil.core.errors import InputError
+from fedveil.core.figures import Estimate
 from fedveil.studies.frontier import Frontier, Point
 from fedveil.studies.hypervolume import Staircase, undominated
 

@@ -12,13 +12,13 @@ import pytest
 from tiny_study import fedveil_here
 
 from fedveil.certificates import gaussian_epsilon
+from fedveil.config.cells import load_data, make_federation, make_game
+from fedveil.config.study import make_study
 from fedveil.data import Split, load
-from fedveil.studies.cells import load_data, make_federation, make_game
 from fedveil.studies.check import checked
 from fedveil.studies.notes import notes
 from fedveil.studies.proving import certificates_of, theory_facts
 from fedveil.studies.results import open_study
-from fedveil.studies.study import make_study
 
 NOISY = {"name": "noisy", "game": "undefended", "shield": {"kind": "dp-gaussian", "sigma": 4.0, "clip": 1.0}}
 UNCLIPPED = {"name": "unclipped", "game": "undefended", "shield": {"kind": "dp-gaussian", "sigma": 4.0, "clip": None}}

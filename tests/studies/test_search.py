@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fedveil.studies.study import Method, PartSettings
+from fedveil.config.study import Method, PartSettings
 from fedveil.studies.tune import Search, Tried
 
 

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 from scipy.stats import t as student
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.studies.results import CellResult, _draws
 from fedveil.studies.rows import CHANCES, averaged, seed_factor
 from fedveil.studies.store import FORMAT, read_study_file

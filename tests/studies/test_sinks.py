@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 from fedveil.studies.results import StudyResults, open_study
 from fedveil.studies.sinks import SINKS, check_sinks, write_sinks
 from fedveil.studies.sinks.figures import at_the_end, by_round, settings

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tiny_study import fedveil_here, last_json
 
-from fedveil.studies.study import Method, PartSettings
+from fedveil.config.study import Method, PartSettings
 from fedveil.studies.tune import Search, Tried
 
 CHANNEL = {

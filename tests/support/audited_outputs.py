@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from fedveil_papers.curious.mixture import Mixture
 from sklearn.linear_model import LogisticRegression
 
 from fedveil.audit.outputs import Outputs
-from fedveil.curious.mixture import Mixture
 from fedveil.data import Split, load
 from fedveil.data.attribute import Attribute
 

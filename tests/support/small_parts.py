@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 def measured(number: int) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedveil.core.models import mlp
 from fedveil.data import load
-from fedveil.exposure.gradients import network_segments, per_sample_gradients
-from fedveil.models import mlp
+from fedveil.updates.gradients import network_segments, per_sample_gradients
 from fedveil.updates.segments import Segment
 
 

@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch import nn
 
+from fedveil.core.errors import InputError
 from fedveil.data import load
-from fedveil.errors import InputError
 from fedveil.federation import Federation, Run
+from fedveil.federation.layout import segments_of
 from fedveil.games import AdversarialTraining, FedAvg, Raw
-from fedveil.updates import FEATURES, features, segments_of
+from fedveil.updates import FEATURES, features
 from fedveil.updates.features import DIRECTIONS, max_pooled
 from fedveil.updates.segments import Segment
 

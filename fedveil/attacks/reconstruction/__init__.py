@@ -4,20 +4,22 @@
 off the last layer, `quality` measures.
 """
 
-from fedveil.attacks.reconstruction.inversion import Inversion, Reconstruction
-from fedveil.attacks.reconstruction.labels import recovered_labels
-from fedveil.attacks.reconstruction.matching import mismatch, total_variation
-from fedveil.attacks.reconstruction.quality import judged, mean_with_interval, mse, psnr, ssim
+from __future__ import annotations
 
-__all__ = [
-    "Inversion",
-    "Reconstruction",
-    "judged",
-    "mean_with_interval",
-    "mismatch",
-    "mse",
-    "psnr",
-    "recovered_labels",
-    "ssim",
-    "total_variation",
-]
+from typing import TYPE_CHECKING
+
+from fedveil.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from fedveil.attacks.reconstruction.inversion import Inversion as Inversion
+    from fedveil.attacks.reconstruction.inversion import Reconstruction as Reconstruction
+    from fedveil.attacks.reconstruction.labels import recovered_labels as recovered_labels
+    from fedveil.attacks.reconstruction.matching import mismatch as mismatch
+    from fedveil.attacks.reconstruction.matching import total_variation as total_variation
+    from fedveil.attacks.reconstruction.quality import judged as judged
+    from fedveil.attacks.reconstruction.quality import mean_with_interval as mean_with_interval
+    from fedveil.attacks.reconstruction.quality import mse as mse
+    from fedveil.attacks.reconstruction.quality import psnr as psnr
+    from fedveil.attacks.reconstruction.quality import ssim as ssim
+
+__getattr__, __dir__, __all__ = lazy(__name__)

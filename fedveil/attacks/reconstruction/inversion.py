@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from fedveil.attacks.reconstruction.labels import recovered_labels
 from fedveil.attacks.reconstruction.lbfgs import minimise
 from fedveil.attacks.reconstruction.matching import Over, mismatch, total_variation
-from fedveil.errors import InputError, nearest
-from fedveil.exposure.gradients import LossOf
-from fedveil.randomness import torch_generator
+from fedveil.core.errors import InputError, nearest
+from fedveil.core.randomness import torch_generator
+from fedveil.updates.gradients import LossOf
 
 Solver = Literal["signed-adam", "lbfgs"]
 SOLVERS = ("signed-adam", "lbfgs")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fedveil.attacks.reconstruction.matching import parameter_places
-from fedveil.errors import InputError
+from fedveil.core.errors import InputError
 
 
 def recovered_labels(model: nn.Module, seen: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fedveil.exposure.gradients import LossOf, gradients_one_by_one, is_known, layer_gradients
+from fedveil.updates.gradients import LossOf, gradients_one_by_one, is_known, layer_gradients
 
 Over = Literal["all", "tensor"]
 """Cosine over all tensors together (Geiping et al.), or the mean of each tensor's own."""

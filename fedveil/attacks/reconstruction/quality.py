@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedveil.data.attribute import IntArray
-from fedveil.errors import InputError
-from fedveil.figures import Estimate
-from fedveil.measures import FloatArray, bootstrap_weights, interval
-from fedveil.randomness import numpy_generator
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError
+from fedveil.core.figures import Estimate
+from fedveil.core.measures import bootstrap_weights, interval
+from fedveil.core.randomness import numpy_generator
 
 
 def mse(found: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> Tensor:

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from fedveil.core.errors import InputError, nearest
 from fedveil.data.attribute import MISSING, Attribute
 from fedveil.data.attribute_data import AttributeData, Split, random_split
 from fedveil.data.encoding import encode_table
 from fedveil.data.locate import locate
 from fedveil.data.source import PackagedCopy, PublishedFile, Source
 from fedveil.data.strata import joint_strata
-from fedveil.errors import InputError, nearest
 
 _URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 _COLUMNS = [

@@ -16,13 +16,14 @@ import numpy.typing as npt
 from scipy.io import wavfile
 from scipy.signal import resample_poly, stft
 
-from fedveil.data.attribute import Attribute, IntArray, intersect
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
+from fedveil.data.attribute import Attribute, intersect
 from fedveil.data.attribute_data import AttributeData, random_part, random_split
 from fedveil.data.locate import locate
 from fedveil.data.members import choose_place, list_members, read_members
 from fedveil.data.source import PublishedFile, Source
 from fedveil.data.strata import joint_strata
-from fedveil.errors import InputError
 
 _ARCHIVE = "AudioMNIST-master.zip"
 _FOLDER = "data"

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedveil.data.attribute import MISSING, Attribute, IntArray
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
+from fedveil.data.attribute import MISSING, Attribute
 from fedveil.data.attribute_data import AttributeData, random_part
 from fedveil.data.locate import locate
 from fedveil.data.members import choose_place, read_pictures, told_as
 from fedveil.data.source import PublishedFile, Source
-from fedveil.errors import InputError
 
 _FOLDER = "img_align_celeba"
 _ARCHIVE = "img_align_celeba.zip"

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
+from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData, Split, random_part, random_split
 from fedveil.data.locate import locate
 from fedveil.data.pickled_arrays import read_pickled_arrays
 from fedveil.data.source import PublishedFile, Source
-from fedveil.errors import InputError
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 ANIMALS = frozenset({"bird", "cat", "deer", "dog", "frog", "horse"})

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.core.arrays import IntArray
+from fedveil.core.entropy import entropy, mutual_information
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import numpy_generator
+from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData, random_part
 from fedveil.data.locate import locate
 from fedveil.data.source import Source
 from fedveil.data.sources.mnist_files import PACKAGED, PUBLISHED, Bytes, read_digits
-from fedveil.errors import InputError
-from fedveil.information.entropy import entropy, mutual_information
-from fedveil.randomness import numpy_generator
 
 COLOURS: dict[str, tuple[float, float, float]] = {
     "red": (1.0, 0.1, 0.1),

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedveil.core.errors import InputError
 from fedveil.data.attribute import MISSING, Attribute
 from fedveil.data.attribute_data import AttributeData, Split, random_split
 from fedveil.data.encoding import encode_table
 from fedveil.data.locate import locate
 from fedveil.data.source import PublishedFile, Source
 from fedveil.data.strata import joint_strata
-from fedveil.errors import InputError
 
 _FILE = "AMA_PUDB_Export_123109.csv.zip"
 AFFORDABILITY = (

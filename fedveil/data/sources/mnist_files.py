@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.data.attribute import IntArray
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
 from fedveil.data.attribute_data import Split, random_split
 from fedveil.data.source import PackagedCopy, PublishedFile
-from fedveil.errors import InputError
 
 Bytes = npt.NDArray[np.uint8]
 

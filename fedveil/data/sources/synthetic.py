@@ -7,7 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.core.arrays import IntArray
+from fedveil.core.entropy import entropy, mutual_information
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import numpy_generator
+from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData, random_split
 from fedveil.data.source import Source
 from fedveil.data.sources.synthetic_channels import (
@@ -18,9 +22,6 @@ from fedveil.data.sources.synthetic_channels import (
     gaussian_bayes_accuracy,
     gaussian_for_bits,
 )
-from fedveil.errors import InputError
-from fedveil.information.entropy import entropy, mutual_information
-from fedveil.randomness import numpy_generator
 
 
 class Synthetic(Source):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.errors import InputError
-from fedveil.information.entropy import binary_entropy, mutual_information
+from fedveil.core.entropy import binary_entropy, mutual_information
+from fedveil.core.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 

@@ -9,14 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError, nearest
+from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData, Split, random_split
 from fedveil.data.csv_reading import one_spelling
 from fedveil.data.encoding import encode_table, nested_kind, numbers_of
 from fedveil.data.source import Source
 from fedveil.data.strata import joint_strata
-from fedveil.errors import InputError, nearest
-from fedveil.tables import column, read_table
+from fedveil.data.tables import column, read_table
 
 _SPLITS = {
     "train": Split.TRAIN,

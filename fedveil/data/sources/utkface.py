@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedveil.data.attribute import Attribute, IntArray
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
+from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData, random_part
 from fedveil.data.locate import locate
 from fedveil.data.members import choose_place, list_members, read_pictures
 from fedveil.data.source import PublishedFile, Source
 from fedveil.data.strata import even_split
-from fedveil.errors import InputError
 
 _ARCHIVE = "UTKFace.tar.gz"
 _FOLDER = "UTKFace"

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from fedveil.errors import InputError, nearest
+from fedveil.core.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from fedveil.studies.results import StudyResults

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import fedveil.data
+from fedveil.core.errors import InputError
 from fedveil.data import Split
 from fedveil.data.locate import find
 from fedveil.data.sources.adult import Adult, read_adult
-from fedveil.errors import InputError
 
 
 def test_rows_priors_and_columns(published):

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import fedveil.data
+from fedveil.core.errors import InputError
 from fedveil.data import Split
 from fedveil.data.pickled_arrays import read_pickled_arrays
 from fedveil.data.sources.cifar10 import CLASSES
-from fedveil.errors import InputError
 
 
 def batch(n: int, seed: int) -> dict[str, object]:

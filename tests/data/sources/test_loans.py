@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import fedveil.data
+from fedveil.core.errors import InputError
 from fedveil.data import ByGroup, Split
 from fedveil.data.sources.loans import AFFORDABILITY, COPIES, SOURCES_OF_TARGET, read_loans
-from fedveil.errors import InputError
 
 FILE = "AMA_PUDB_Export_123109.csv.zip"
 

@@ -10,6 +10,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import fedveil.data
+from fedveil.core.entropy import entropy, plug_in_mutual_information
+from fedveil.core.errors import InputError
 from fedveil.data.sources.synthetic_channels import (
     confusion_bits,
     confusion_for_bits,
@@ -17,8 +19,6 @@ from fedveil.data.sources.synthetic_channels import (
     gaussian_bits,
     gaussian_for_bits,
 )
-from fedveil.errors import InputError
-from fedveil.information.entropy import entropy, plug_in_mutual_information
 
 
 def made(**options):

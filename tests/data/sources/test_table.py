@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import fedveil.data
+from fedveil.core.errors import InputError
 from fedveil.data import Split
-from fedveil.errors import InputError
 
 
 def people(n: int = 300) -> pd.DataFrame:

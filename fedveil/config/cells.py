@@ -1,0 +1,240 @@
+"""Cells: one method at one strength with one seed; what determines each, and what it is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedveil.config import parts
+from fedveil.config.study import Method, PartSettings, Study
+from fedveil.core.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from fedveil.data import AttributeData
+    from fedveil.data.partition import Partitioner
+    from fedveil.federation.federation import Federation
+    from fedveil.games.game import Game
+
+BASELINE = "drop-columns"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method at one strength with one seed."""
+
+    id: str
+    method: str
+    strength: float | None
+    seed: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return dict(vars(self))
+
+
+def cell_of(study: Study, method: Method, strength: float | None, seed: int) -> Cell:
+    """Name a cell: readable, and ending in a digest of all that determines its results."""
+    told = json.dumps(determines(study, method, strength, seed), sort_keys=True)
+    digest = hashlib.sha256(told.encode()).hexdigest()[:10]
+    words = [method.name, *([] if strength is None else [f"{strength:g}"]), f"seed{seed}", digest]
+    return Cell(re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(words)), method.name, strength, seed)
+
+
+def determines(study: Study, method: Method, strength: float | None, seed: int) -> dict[str, Any]:
+    """Return all that a cell's results depend on, as plain values."""
+    plain = method.model_dump(mode="json", exclude={"strengths", "at"})
+    if strength in method.at:
+        plain["at"] = method.at[strength]
+    return {"shared": shared_parts(study), "method": plain, "strength": strength, "seed": seed}
+
+
+def shared_parts(study: Study) -> dict[str, Any]:
+    """Return what all cells of a study share: two studies that differ in it cannot live in one directory."""
+    names = {"data", "federation", "tasks", "heads", "attacks", "threads"}
+    return study.model_dump(mode="json", include=names)
+
+
+def plan(study: Study, methods: list[Method]) -> list[Cell]:
+    """Return all cells: seed by seed, so that a partial study has whole curves."""
+    return [
+        cell_of(study, method, strength, seed)
+        for seed in study.seeds
+        for method in methods
+        for strength in method.points
+    ]
+
+
+def all_methods(study: Study, data: AttributeData) -> list[Method]:
+    """Return the study's methods and, for a table, the drop-columns baseline against each attribute."""
+    for method in study.methods:
+        if method.name.startswith(BASELINE) and (method.shield is None or method.shield.kind != BASELINE):
+            raise InputError(
+                f"methods.{method.name}.name: names that start with {BASELINE} belong to the baseline, whose shield is "
+                f"{BASELINE}; choose another name"
+            )
+    if not data.feature_names:
+        return list(study.methods)
+    from fedveil.shields.drop_columns import table_columns
+
+    count = len(set(table_columns(data)))
+    chosen = study.drop_columns
+    numbers = sorted({round(count * share) for share in (0, 0.25, 0.5, 0.75)}) if chosen == "auto" else chosen
+    # Raw inputs have neither outputs nor updates: those of plain training on the columns that are left are judged then.
+    game = "raw" if study.attacks.view == "representations" else "undefended"
+    named = {method.name for method in study.methods}
+    return [
+        *study.methods,
+        *(
+            Method(
+                name=baseline_name(study, attribute),
+                game=PartSettings(kind=game),
+                shield=PartSettings.model_validate({"kind": BASELINE, "attribute": attribute}),
+                varies="shield.columns",
+                strengths=[float(number) for number in numbers],
+            )
+            for attribute in study.asked
+            if baseline_name(study, attribute) not in named
+        ),
+    ]
+
+
+def baseline_name(study: Study, attribute: str) -> str:
+    """Return the name of the drop-columns baseline against an attribute."""
+    return BASELINE if len(study.asked) == 1 else f"{BASELINE} ({attribute})"
+
+
+def make_game(method: Method, strength: float | None) -> Game:
+    """Make a method's game at a strength."""
+    where = f"methods.{method.name}.game"
+    made: Game = parts.make(parts.game_class(method.game.kind), _with_strength(method, "game", strength), where)
+    return made
+
+
+def make_federation(
+    study: Study,
+    method: Method,
+    strength: float | None,
+    seed: int,
+    data: AttributeData,
+    holders: Partitioner | None = None,
+) -> Federation:
+    """Make the federation that plays a cell's game; `holders` says who holds what in the study's place."""
+    from fedveil.federation.federation import Federation
+    from fedveil.shields.shield import Identity
+
+    asked = study.federation
+    shield, aggregation = Identity(), None
+    devices: int | Partitioner = asked.devices
+    if method.shield is not None:
+        where = f"methods.{method.name}.shield"
+        shield = parts.make(parts.shield_class(method.shield.kind), _with_strength(method, "shield", strength), where)
+    if holders is not None:
+        devices = holders
+    elif asked.partition is not None:
+        devices = parts.choose(parts.partitioners(), asked.partition, "federation.partition", devices=asked.devices)
+    if asked.aggregation is not None:
+        aggregation = parts.choose(parts.aggregators(), asked.aggregation, "federation.aggregation")
+    further = {} if aggregation is None else {"aggregation": aggregation}
+    return Federation(
+        data,
+        devices,
+        fraction=asked.fraction,
+        seed=seed,
+        shield=shield,
+        engine=asked.engine,
+        unreliable=asked.unreliable,
+        device=asked.device,
+        dtype=asked.dtype,
+        **further,
+    )
+
+
+def _with_strength(method: Method, part: str, strength: float | None) -> dict[str, Any]:
+    """Return a part's settings, the strength among them where it is the one that varies."""
+    own = getattr(method, part)
+    varied, setting = method.varied
+    changes = method.at.get(strength, {}) if strength is not None else {}
+    settings = {
+        **own.settings,
+        **{name.partition(".")[2]: v for name, v in changes.items() if name.startswith(f"{part}.")},
+    }
+    if strength is None or varied != part:
+        return settings
+    kind = parts.game_class(own.kind) if part == "game" else parts.shield_class(own.kind)
+    if setting not in parts.settings_of(kind):
+        hint = nearest(setting, parts.settings_of(kind))
+        raise InputError(
+            f"methods.{method.name}: strengths vary {part}.{setting}, but {own.kind} has no such setting: {hint} "
+            f"(name it: varies: {part}.<setting>)"
+        )
+    return {**settings, setting: strength}
+
+
+def check_varies(method: Method) -> None:
+    """Refuse a `varies` that names no part of the method, or one without strengths, and an `at` that fits neither."""
+    part, setting = method.varied
+    where = f"methods.{method.name}.varies"
+    if method.varies is not None and (part not in ("game", "shield") or not setting):
+        raise InputError(f"{where}: {method.varies!r} is not allowed; write game.<setting> or shield.<setting>")
+    if method.varies is not None and method.strengths is None:
+        raise InputError(f"{where}: {method.varies!r} varies, but there are no strengths; list them")
+    if method.strengths is not None and getattr(method, part) is None:
+        raise InputError(f"{where}: {method.varies!r} varies a {part}, but the method has none; give it one")
+    for strength, changes in method.at.items():
+        where = f"methods.{method.name}.at.{strength:g}"
+        if strength not in (method.strengths or []):
+            raise InputError(
+                f"{where}: {strength:g} is not among the method's strengths; list it there, or leave it out"
+            )
+        for name in changes:
+            owner, _, one = name.partition(".")
+            if (
+                owner not in ("game", "shield")
+                or not one
+                or getattr(method, owner) is None
+                or name == f"{part}.{setting}"
+            ):
+                raise InputError(
+                    f"{where}: {name!r} is not allowed; write game.<setting> or shield.<setting> of a part that the "
+                    f"method has, other than the one that varies"
+                )
+            own = getattr(method, owner)
+            known = parts.settings_of(parts.game_class(own.kind) if owner == "game" else parts.shield_class(own.kind))
+            if one not in known:
+                raise InputError(f"{where}.{name}: {own.kind} has no such setting: {nearest(one, known)}")
+
+
+@lru_cache(maxsize=2)
+def _loaded(told: str, seed: int) -> AttributeData:
+    from fedveil.core.randomness import numpy_generator
+    from fedveil.data import Split, load
+    from fedveil.data.catalogue import find_source
+
+    section = json.loads(told)
+    known = parts.options_of(find_source(section["source"]).read)
+    options = {
+        name: parts.fitting(value, known[name].annotation if name in known else Any, f"data.options.{name}")
+        for name, value in section["options"].items()
+    }
+    for name in ("target", "sensitive", "seed"):
+        if name in options:
+            raise InputError(f"data.options.{name}: is not allowed here; the study says it elsewhere")
+    data = load(section["source"], target=section["target"], sensitive=section["sensitive"], seed=seed, **options)
+    if section["records"] is None or section["records"] >= len(data):
+        return data
+    rng, share = numpy_generator(seed, "records"), section["records"] / len(data)
+    kept = [
+        rng.choice(rows, max(1, round(share * len(rows))), replace=False) for rows in map(data.rows, Split) if len(rows)
+    ]
+    return data.take(np.sort(np.concatenate(kept)))
+
+
+def load_data(study: Study, seed: int) -> AttributeData:
+    """Load a study's data as one seed splits it; the last two are kept."""
+    return _loaded(json.dumps(study.data.model_dump(mode="json"), sort_keys=True), seed)

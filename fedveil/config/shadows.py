@@ -1,0 +1,68 @@
+"""The attacker's own devices in a study of updates: how many, and whether there is anything to tell apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedveil.config.study import Study
+from fedveil.core.errors import InputError
+
+if TYPE_CHECKING:
+    from fedveil.federation.run import Run
+
+LEAST, MOST = 10, 200
+"""Fewer shadows teach an attacker nothing; more cost time."""
+
+
+def number_of_shadows(study: Study, run: Run) -> int:
+    """Return how many shadows a study asks for, or, where it leaves that open, as many as resemble real devices.
+
+    These are as many as the validation records fill with the mean number of records of a real device.
+    """
+    from fedveil.data import Split
+
+    if study.attacks.shadows:
+        return study.attacks.shadows
+    sizes = run.federation.partition.sizes
+    each = max(1, round(float(sizes[sizes > 0].mean())))
+    records = len(run.federation.data.rows(Split.VALIDATION))
+    if records // each < LEAST:
+        raise InputError(
+            f"attacks.shadows: {records} validation records fill {records // each} devices of {each} records, as the "
+            f"federation's are, and an attacker on {study.attacks.view} needs {LEAST}; use more devices or records, or "
+            "say how many shadows"
+        )
+    return min(MOST, records // each)
+
+
+def check_shadows(study: Study, run: Run) -> None:
+    """Deal the shadows in rehearsal; refuse what all devices have alike, and what too few shadows stand for."""
+    from fedveil.federation.recording import shadow_rows
+
+    asked = number_of_shadows(study, run)
+    try:
+        shadows = shadow_rows(run, asked)
+    except InputError as fault:
+        raise InputError(f"attacks.shadows: {fault}") from None
+    for name in study.asked:
+        attribute = run.federation.data.attribute(name)
+        majorities = [
+            [int(own.counts.argmax()) for own in map(attribute.take, devices) if own.known.any()]
+            for devices in (run.federation.partition, shadows)
+        ]
+        values = np.unique(majorities[0])
+        if len(values) < 2:
+            every = attribute.values[values[0]] if len(values) else "nothing"
+            raise InputError(
+                f"attacks.view: every device holds {every!r} of {name!r} most often, so {study.attacks.view} have "
+                f"nothing to tell; deal records by it, such as federation.partition={{kind: dirichlet, alpha: 0.1, "
+                f"by: {name}}}"
+            )
+        for value in values:
+            if majorities[1].count(int(value)) < 2:
+                raise InputError(
+                    f"attacks.shadows: of {asked} shadow devices fewer than 2 hold {attribute.values[value]!r} of "
+                    f"{name!r} most often, and real ones do; ask for more"
+                )

@@ -1,0 +1,108 @@
+"""Training a small network on vectors: for attackers, who weigh classes evenly, and for task heads, who do not."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.models import mlp, pick_device
+from fedveil.core.randomness import torch_generator
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How long and how fast to learn; the epoch with the lowest validation loss is kept."""
+
+    hidden: tuple[int, ...] = (64,)
+    learning_rate: float = 2e-3
+    most_epochs: int = 40
+    patience: int = 5
+    batch: int = 256
+    weight_decay: float = 1e-5
+    fused: bool = False  # Adam in one pass over the weights: faster for millions of them, and rounded otherwise
+
+
+def fit_network(
+    train: tuple[FloatArray, IntArray],
+    validation: tuple[FloatArray, IntArray],
+    classes: int,
+    recipe: Recipe,
+    *,
+    even: bool,
+    seed: int,
+    device: str = "auto",
+) -> nn.Module:
+    """Train by Adam on the cross-entropy, class-weighted where `even`, until validation stalls."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # steps this small gain nothing from more, and lose much beside a busy neighbour
+    try:
+        return _fit(train, validation, classes, recipe, even, torch_generator(seed, "network"), pick_device(device))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _fit(
+    train: tuple[FloatArray, IntArray],
+    validation: tuple[FloatArray, IntArray],
+    classes: int,
+    recipe: Recipe,
+    even: bool,
+    generator: torch.Generator,
+    place: torch.device,
+) -> nn.Module:
+    model = mlp([train[0].shape[1], *recipe.hidden, classes], generator).to(place)
+    (x, u), (x_validation, u_validation) = (
+        (torch.as_tensor(v, dtype=torch.float32, device=place), torch.as_tensor(c, device=place))
+        for v, c in (train, validation)
+    )
+    counts = torch.bincount(u, minlength=classes).float().clamp_min(1)
+    loss_of = nn.CrossEntropyLoss(weight=len(u) / (classes * counts) if even else None)
+    return descend(model, (x, u), (x_validation, u_validation), loss_of, recipe, recipe.most_epochs, generator)
+
+
+def descend(
+    model: nn.Module,
+    train: tuple[torch.Tensor, torch.Tensor],
+    validation: tuple[torch.Tensor, torch.Tensor],
+    loss_of: nn.Module,
+    recipe: Recipe,
+    most_epochs: int,
+    generator: torch.Generator,
+) -> nn.Module:
+    """Train a network by Adam; the epoch with the lowest validation loss is kept."""
+    x, aim = train
+    optimiser = torch.optim.Adam(
+        model.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay, fused=recipe.fused or None
+    )
+    batch = max(16, min(recipe.batch, len(x) // 20))  # small sets still deserve some twenty steps an epoch
+    best, since, kept = float("inf"), 0, copy.deepcopy(model.state_dict())
+    for _ in range(most_epochs):
+        model.train()
+        for rows in torch.split(torch.randperm(len(x), generator=generator).to(x.device), batch):
+            optimiser.zero_grad()
+            loss_of(model(x[rows]), aim[rows]).backward()
+            optimiser.step()
+        model.eval()
+        with torch.no_grad():
+            loss = float(loss_of(model(validation[0]), validation[1]))
+        since += 1
+        if loss < best - 1e-4:
+            best, since, kept = loss, 0, copy.deepcopy(model.state_dict())
+        if since >= recipe.patience:
+            break
+    model.load_state_dict(kept)
+    return model.eval()
+
+
+def log_posterior(model: nn.Module, vectors: FloatArray) -> FloatArray:
+    """Return a network's log-probabilities for vectors."""
+    place = next(model.parameters()).device
+    with torch.no_grad():
+        x = torch.as_tensor(vectors, dtype=torch.float32, device=place)
+        logits = torch.cat([model(part) for part in torch.split(x, 8192)])
+    return logits.log_softmax(dim=1).cpu().numpy().astype(np.float64)

@@ -1,0 +1,43 @@
+"""Named parts that third parties can add through entry points, without touching our code."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from fedveil.core.errors import InputError, nearest
+
+_KINDS = {
+    "fedveil.data": "data set",
+    "fedveil.attacks": "attacker",
+    "fedveil.games": "game",
+    "fedveil.shields": "shield",
+    "fedveil.engines": "engine",
+    "fedveil.commands": "command",
+}
+
+
+def found(group: str) -> dict[str, EntryPoint]:
+    """Return the registered parts of a group ("fedveil.data", "fedveil.attacks") by name, unloaded."""
+    return {point.name: point for point in sorted(entry_points(group=group), key=lambda point: point.name)}
+
+
+def load(group: str, name: str, base: type | None = None) -> Any:
+    """Load one registered part, a subclass of `base` where one is named.
+
+    An unknown name, a part whose import fails for whatever reason, and one of another kind are each an `InputError`.
+    """
+    parts, kind = found(group), _KINDS.get(group, group)
+    if name not in parts:
+        raise InputError(f"{kind} {name!r} is not known: {nearest(name, parts)}")
+    point = parts[name]
+    try:
+        part = point.load()
+    except (Exception, SystemExit) as fault:
+        why = f"{type(fault).__name__}: {fault}"
+        raise InputError(f"{kind} {name!r} ({point.value}) cannot be loaded: {why}; reinstall its package") from fault
+    if base is not None and not (isinstance(part, type) and issubclass(part, base)):
+        raise InputError(
+            f"{kind} {name!r} ({point.value}) is no {base.__module__}.{base.__qualname__}; mend its package"
+        )
+    return part

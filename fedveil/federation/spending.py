@@ -1,0 +1,48 @@
+"""What noise shields spent in a run: how often each device spoke, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedveil.shields.dp.noise import KINDS, NoiseShield
+from fedveil.shields.message import Kind
+from fedveil.shields.shield import Chain, Shield
+
+if TYPE_CHECKING:
+    from fedveil.certificates import Certificate
+    from fedveil.core.arrays import IntArray
+    from fedveil.federation.run import Run
+
+
+def rounds_spoken(run: Run) -> IntArray:
+    """Return in how many rounds so far each device was asked for an update; a silent one is counted, too."""
+    spoken = np.zeros(len(run.federation.partition), dtype=np.int64)
+    sharing = {stage.name for stage in run.stages if stage.shared.intersection(stage.players)}
+    for record in run.history:
+        if record.stage in sharing:
+            spoken[run.federation.sample(record.stage, record.round)] += 1
+    return np.where(run.federation.partition.sizes > 0, spoken, 0)
+
+
+def spent_in(run: Run) -> tuple[Certificate, ...]:
+    """Return the ε that the device spent that spoke most often; one for each noise shield on the run's updates.
+
+    Without such a shield there is none to return.
+    """
+    most = int(rounds_spoken(run).max(initial=0))
+    return tuple(
+        shield.spent(most)
+        for shield in _members(run.shield)
+        if isinstance(shield, NoiseShield) and KINDS[shield.place] is Kind.UPDATE
+    )
+
+
+def _members(shield: Shield) -> Iterator[Shield]:
+    if isinstance(shield, Chain):
+        for member in shield.shields:
+            yield from _members(member)
+    else:
+        yield shield

@@ -1,0 +1,167 @@
+"""Mingle: change the records of those who would give u away most cheaply hidden, by a map that does not read u."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError, nearest
+from fedveil.core.randomness import child_seed
+from fedveil.data.attribute_data import AttributeData, Split
+from fedveil.shields.drop_columns import information_bits, table_columns
+from fedveil.shields.message import Context, Kind, Message
+from fedveil.shields.mingle import Prototypes, Step, fit_prototypes, fit_step
+from fedveil.shields.shield import Shield
+
+_TOGETHER = 2
+_ALONE = 2
+_DISTANCES = 5
+_LEFT = 0.02
+"""A share of the budget that is not worth another step."""
+
+
+class Mingle(Shield):
+    """x′ drawn from K(· | x, y), the same K for every u: the most hidden of u for a mean change of the record.
+
+    A network's gradient at one record is a function of (x′, y), so by data processing no update, of one round or of
+    many, tells more about u than (x′, y) does, whatever the network; noise of the same norm is spread over all of an
+    update's coordinates, and an attacker who knows its structure averages it out.
+    Tables: groups V of columns, those that say most about u first, take other values by the chances K(v′ | v, bin, y)
+    that leave the best guess of u from (v′, bin, y) least right within the budget, a linear programme
+    (`fedveil.shields.mingle.plan`); bins are of what the rest of the record and y tell about u. For images, and for tables with
+    what is left if asked, some people show an average record of their label, those first whom it changes least.
+    Symbols: K the chances, U the attribute's number of values, b the budget.
+    Guarantee: none on the distribution; `steps_` and `prototypes_` say what the plans reckon on training people.
+    What is reckoned for averages counts everybody who stays as known, so it holds against every observer up to the
+    error of the counts. The label y is not hidden, nor what it tells about u.
+    It fails closed: a record without its label, or with one that training people did not have, is not used.
+
+    Args:
+        attribute: what is hidden.
+        budget: mean of ‖x′ − x‖ / √(‖x‖² + 1), the relative change of a first layer's gradient at equal slopes; what it
+            does to whole updates is to be measured (`fedveil_papers.exposure.at_norm` finds the budget for a norm).
+        columns: for tables, groups of columns in the order they are moved; by default the two that say most about u
+            together, then the next two one by one.
+        averages: how many average records a label has; 0: nobody shows one. By default 1 for images and 0 for tables,
+            whose steps hide more for less.
+        bins: into how many bins what the rest of a record tells is cut.
+
+    Attributes, once prepared:
+        steps_: the fitted steps of a table.
+        prototypes_: the averages, where there are some.
+        spent_: the mean change of training people.
+    """
+
+    name = "mingle"
+    acts_on = frozenset({Kind.INPUT})
+    reads_label = True
+    form = "hardened"
+    steps_: tuple[Step, ...]
+    prototypes_: Prototypes | None
+    spent_: float
+    labelled_: bool
+
+    def __init__(
+        self,
+        attribute: str,
+        budget: float,
+        columns: Sequence[Sequence[str]] | None = None,
+        averages: int | None = None,
+        bins: int = 12,
+    ) -> None:
+        if not isinstance(budget, int | float) or isinstance(budget, bool) or not 0 < budget < math.inf:
+            raise InputError(f"mingle: the budget is a mean relative change above 0, not {budget!r}")
+        if not isinstance(attribute, str) or not attribute:
+            raise InputError(f"mingle: name the attribute to hide, got {attribute!r}")
+        for what, value, least in (("averages", 0 if averages is None else averages, 0), ("bins", bins, 1)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InputError(f"mingle: {what} must be a whole number from {least} on, not {value!r}")
+        groups = () if columns is None else columns
+        if isinstance(groups, str) or any(isinstance(own, str) or not own for own in groups):
+            raise InputError(f"mingle: columns are groups of names, each a list, not {columns!r}")
+        self.attribute, self.budget, self.averages, self.bins = attribute, float(budget), averages, bins
+        self.columns = None if columns is None else [list(own) for own in columns]
+
+    def prepared(self, data: AttributeData, seed: int) -> Mingle:
+        """Fit the chances on training people who carry the attribute and, where there is a task, its label."""
+        train = data.take(data.rows(Split.TRAIN))
+        secret = train.attribute(self.attribute)
+        known = secret.known if train.y is None else secret.known & train.y.known
+        train = train.take(known)
+        found, u = np.unique(train.attribute(self.attribute).codes, return_inverse=True)
+        if len(found) < 2:
+            raise InputError(f"mingle: training people of {data.name} have fewer than two values of {self.attribute!r}")
+        y = np.zeros(len(u), np.int64) if train.y is None else train.y.codes.astype(np.int64)
+        ready = copy.copy(self)
+        ready.labelled_ = train.y is not None
+        true = train.x.reshape(len(u), -1).astype(np.float64)
+        size = np.sqrt((true**2).sum(axis=1) + 1)
+        generator = torch.Generator().manual_seed(child_seed(seed, "mingle") % 2**63)
+        shown, steps, spent = true, [], 0.0
+        for number, group in enumerate(self._groups(train) if train.x.ndim == 2 else []):
+            part = child_seed(seed, "mingle", number)
+            step = fit_step(shown, y, u, table_columns(train), group, self.budget - spent, self.bins, size, part)
+            shown = step.move(shown, y, generator)
+            steps.append(step)
+            spent = max(spent + step.plan.spent, _change(true, shown, size))  # people fitted on may change less
+            if spent > (1 - _LEFT) * self.budget:
+                break
+        ready.steps_, ready.prototypes_ = tuple(steps), None
+        averages = int(train.x.ndim != 2) if self.averages is None else self.averages
+        if averages and spent < (1 - _LEFT) * self.budget:
+            part = child_seed(seed, "mingle", "averages")
+            left = self.budget - spent
+            ready.prototypes_ = fit_prototypes(shown, y, u, left, averages, _DISTANCES, size, part)
+            spent = _change(true, ready.prototypes_.move(shown, y, generator), size)
+        ready.spent_ = spent
+        return ready
+
+    def _groups(self, data: AttributeData) -> list[list[str]]:
+        names = table_columns(data)
+        if self.columns is not None:
+            for name in (name for group in self.columns for name in group):
+                if name not in names:
+                    raise InputError(
+                        f"mingle: {data.name} has no column {name!r}: {nearest(name, dict.fromkeys(names))}"
+                    )
+            return self.columns
+        secret = data.attribute(self.attribute)
+        bits = {
+            column: information_bits(data.x[:, [own == column for own in names]], secret)
+            for column in dict.fromkeys(names)
+        }
+        ranked = sorted(bits, key=lambda column: -bits[column])
+        alone = ranked[_TOGETHER : _TOGETHER + _ALONE]
+        return [ranked[:_TOGETHER], *([column] for column in alone)]
+
+    def change(self, message: Message, context: Context) -> Message:
+        """Draw what each record is shown as; u is not looked at."""
+        if not hasattr(self, "steps_"):
+            raise InputError("mingle: not fitted yet; call prepared(data, seed) first")
+        x = message.values.detach().cpu().numpy().astype(np.float64)
+        shown = x.reshape(len(x), -1)
+        y = self._labels(context, len(x))
+        for step in self.steps_:
+            shown = step.move(shown, y, context.generator)
+        if self.prototypes_ is not None:
+            shown = self.prototypes_.move(shown, y, context.generator)
+        return message.with_values(torch.from_numpy(shown.reshape(x.shape)).to(message.values))
+
+    def _labels(self, context: Context, count: int) -> IntArray:
+        if not self.labelled_:
+            return np.zeros(count, np.int64)
+        if "y" not in context.data or len(context.data["y"]) != count:
+            raise InputError("mingle: the device must know the label of each of its records")
+        y = context.data["y"].cpu().numpy().astype(np.int64)
+        if y.min(initial=0) < 0:
+            raise InputError("mingle: a record has no label")
+        return np.asarray(y)
+
+
+def _change(true: FloatArray, shown: FloatArray, size: FloatArray) -> float:
+    return float((np.linalg.norm(shown - true, axis=1) / size).mean())

@@ -1,0 +1,24 @@
+"""RecUP-FL (Cui et al. 2023): updates moved so that a zoo of substitute attackers reads the wrong value.
+
+`shield.py` is the shield as printed, which publishes what it hides; `fgsm.py` its steps; `zoo.py` what it reads of a zoo,
+`fitting.py` fits one on updates or gradients, `zoo_file.py` keeps it in one safetensors file, and `seen.py` tells how far a
+model has moved since. A zoo is built from a study by `fedveil.zoos`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedveil.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from fedveil.shields.recup.fitting import Fitting as Fitting
+    from fedveil.shields.recup.fitting import fit_zoo as fit_zoo
+    from fedveil.shields.recup.fitting import refit as refit
+    from fedveil.shields.recup.members import hidden_sizes as hidden_sizes
+    from fedveil.shields.recup.members import spread_widths as spread_widths
+    from fedveil.shields.recup.shield import PublishesWhatItHides as PublishesWhatItHides
+    from fedveil.shields.recup.shield import RecUP as RecUP
+    from fedveil.shields.recup.zoo import Zoo as Zoo
+
+__getattr__, __dir__, __all__ = lazy(__name__)

@@ -1,0 +1,88 @@
+"""Linear concept erasure: maps after which no linear reader tells the attribute; LEACE and iterative null space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedveil.core.arrays import IntArray
+from fedveil.core.errors import InputError
+
+Erasure = Literal["leace", "inlp"]
+
+_FAINT = 1e-6
+"""Directions whose variance is below this share of the largest are taken for constant."""
+
+
+@dataclass(frozen=True, eq=False)
+class Eraser:
+    """x ↦ x − L(Rᵀ(x − m)): m the mean, (d,); L and R of few columns, (d, k)."""
+
+    mean: Tensor
+    left: Tensor
+    right: Tensor
+
+    def motion(self, x: Tensor) -> Tensor:
+        """Return what is added to each row."""
+        return -((x - self.mean) @ self.right) @ self.left.T
+
+
+def leace(x: Tensor, attributes: Sequence[IntArray]) -> Eraser:
+    """Return LEACE's eraser (Belrose et al. 2023): r(x) = x − W⁺ P W (x − E x).
+
+    W = Σ^{-1/2} whitens x, and P projects on the columns of W Σ_xz, z all attributes' indicators. Guarantee, on the
+    rows fitted: all values have the same mean, so no linear reader beats a constant; and no other such map moves x
+    less in mean square. A reader that is not linear is not held back by it.
+    """
+    rows, z = x.double(), torch.cat([_indicators(codes, x) for codes in attributes], dim=1)
+    mean = rows.mean(dim=0)
+    centred, spread = rows - mean, z - z.mean(dim=0)
+    eigenvalues, vectors = torch.linalg.eigh(centred.T @ centred / len(rows))
+    kept = eigenvalues > _FAINT * eigenvalues[-1].clamp_min(1e-300)
+    roots, vectors = eigenvalues[kept].sqrt(), vectors[:, kept]
+    whitened = (vectors / roots).T @ (centred.T @ spread / len(rows))
+    basis = _column_space(whitened)
+    return Eraser(mean.to(x), ((vectors * roots) @ basis).to(x), ((vectors / roots) @ basis).to(x))
+
+
+def inlp(x: Tensor, attributes: Sequence[IntArray], times: int = 8) -> Eraser:
+    """Return iterative null-space projection (Ravfogel et al. 2020): drop a linear reader's directions, fit again.
+
+    The readers are logistic regressions on standardised columns with every value weighing the same. Guarantee: none
+    beyond what the last reader shows; unlike LEACE's it takes more directions than the values' means differ in.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    if times < 1:
+        raise InputError(f"unread: inlp needs at least one reader; got {times}")
+    mean, scale = x.double().mean(dim=0), x.double().std(dim=0)
+    standard = (x.double() - mean) / torch.where(scale > 1e-9, scale, 1.0)
+    found = standard.new_zeros(x.shape[1], 0)
+    for codes in [codes for _ in range(times) for codes in attributes]:
+        seen = standard - (standard @ found) @ found.T
+        reader = LogisticRegression(C=0.1, class_weight="balanced", max_iter=50, tol=1e-3).fit(seen.numpy(), codes)
+        directions = torch.from_numpy(np.atleast_2d(reader.coef_).T.copy())
+        more = directions - found @ (found.T @ directions)
+        new = _column_space(more)
+        if not new.shape[1] or found.shape[1] + new.shape[1] > x.shape[1]:
+            break
+        found = torch.linalg.qr(torch.cat([found, new], dim=1)).Q
+    used = torch.where(scale > 1e-9, scale, 1.0)[:, None]
+    return Eraser(mean.to(x), (found * used).to(x), (found / used).to(x))
+
+
+def _indicators(codes: IntArray, like: Tensor) -> Tensor:
+    present, places = np.unique(codes, return_inverse=True)
+    return torch.eye(len(present), dtype=torch.float64, device=like.device)[torch.from_numpy(places)]
+
+
+def _column_space(columns: Tensor) -> Tensor:
+    """Return an orthonormal basis of what columns span."""
+    u, sizes, _ = torch.linalg.svd(columns, full_matrices=False)
+    found: Tensor = u[:, sizes > 1e-7 * sizes.max().clamp_min(1e-300)]
+    return found

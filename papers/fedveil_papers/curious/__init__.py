@@ -1,0 +1,22 @@
+"""Honest-but-curious classifiers: made here so that they can be measured, and told from honest ones (fedveil.audit).
+
+`fedveil.games.Curious` is the game; `train` plays it as a server does that holds all data, `fine_tune` as one that
+changes what a federation has trained; `mixture` and `convex` are the paper's small cases; `prune` and `distil` what
+users may do to such a classifier.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedveil.core.lazy import lazy
+
+if TYPE_CHECKING:
+    from fedveil_papers.curious.classifier import Classifier as Classifier
+    from fedveil_papers.curious.distillation import distil as distil
+    from fedveil_papers.curious.federated import fine_tune as fine_tune
+    from fedveil_papers.curious.federated import from_run as from_run
+    from fedveil_papers.curious.pruning import prune as prune
+    from fedveil_papers.curious.training import train as train
+
+__getattr__, __dir__, __all__ = lazy(__name__)

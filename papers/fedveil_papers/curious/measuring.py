@@ -1,0 +1,104 @@
+"""One classifier's figures: honesty, what its maker's attack reads, what attackers retrained on its outputs read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedveil.attacks import Judgement, panel
+from fedveil.audit.outputs import Outputs
+from fedveil.audit.seen import seen
+from fedveil.core.figures import Estimate
+from fedveil.core.measures import share_right
+from fedveil.core.randomness import numpy_generator
+from fedveil.data.attribute_data import AttributeData, Split
+from fedveil.view import Pool, View
+from fedveil_papers.curious.classifier import Classifier
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Figures on test records; all are estimates.
+
+    Attributes:
+        honesty: δ_y, F's accuracy on y.
+        curiosity: δ_s as the paper has it: accuracy of the maker's own attack; None where there is none.
+        judgement: the panel's, retrained on what this classifier releases.
+        entropy: mean H(ŷ) over records, in bits.
+    """
+
+    honesty: Estimate
+    curiosity: Estimate | None
+    judgement: Judgement
+    entropy: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the form that presets keep and `--json` prints."""
+        worst = self.judgement.worst
+        return {
+            "honesty": self.honesty.as_dict(),
+            "curiosity": None if self.curiosity is None else self.curiosity.as_dict(),
+            "prior": self.judgement.prior.as_dict(),
+            "attacker": worst.name,
+            "retrained": worst.balanced_accuracy.as_dict(),
+            "retrained_accuracy": worst.accuracy.as_dict(),
+            "bits": self.judgement.mutual_information_bits.as_dict(),
+            "entropy": self.entropy,
+        }
+
+
+def measure(
+    classifier: Classifier,
+    data: AttributeData,
+    secret: str,
+    *,
+    attackers: str = "quick",
+    fresh: bool = False,
+    most: int | None = None,
+    draws: int = 1000,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Measured:
+    """Judge a classifier by what it releases of test records.
+
+    Retrained attackers learn from the releases of training records, are chosen on those of validation records and see
+    all that `fedveil.audit.seen` sees of a release.
+
+    Args:
+        classifier: F with its maker's attack.
+        data: with the target, the secret and all three splits.
+        secret: s.
+        attackers: the panel: "full", "quick" or names, "a,b".
+        fresh: try attackers, too, who learn from test records, each half's from the other half: F overfits its training
+            records, whose outputs look unlike others'.
+        most: attackers are given at most so many records of each split, drawn at random; all by default.
+        draws: bootstrap draws behind each interval.
+        seed: of the panel and of what is drawn.
+        progress: called with a line whenever an attacker starts.
+    """
+    pools = [classifier.outputs(data, split) for split in Split]
+    test = pools[2]
+    if most is not None:
+        pools = [_some(one, most, seed) for one in pools]
+    view = View.apart(*(_pool(outputs, secret) for outputs in pools))
+    judgement = panel(attackers, seed=seed, draws=draws, fresh=fresh, progress=progress).judge(view, secret)
+    known = test.take(test.secrets[secret].known)
+    own = None
+    if secret in classifier.attacks or secret in classifier.thresholds:
+        own = share_right(classifier.guesses(known, secret) == known.secrets[secret].codes)
+    return Measured(share_right(test.predicted == test.y.codes), own, judgement, float(test.entropies.mean()))
+
+
+def _some(outputs: Outputs, most: int, seed: int) -> Outputs:
+    """Draw records at random, in their order; always the same ones of as many."""
+    if len(outputs) <= most:
+        return outputs
+    drawn = numpy_generator(seed, "curious", "measured").choice(len(outputs), size=most, replace=False)
+    return outputs.take(np.sort(drawn))
+
+
+def _pool(outputs: Outputs, secret: str) -> Pool:
+    return Pool(seen(outputs), {secret: outputs.secrets[secret]}, outputs.groups)

@@ -1,0 +1,55 @@
+"""Pruning a classifier before it answers: what a user may try against its curiosity (L1-unstructured, no retraining).
+
+Malekzadeh, Borovykh and Gündüz, "Honest-but-Curious Nets", CCS 2021, §5.7 and Figure 9: weights with the smallest
+absolute value are set to zero. The paper names PyTorch's `l1_unstructured`, which takes one tensor at a time; so the
+share is that of every layer by default. Over the whole network at once is `global_unstructured`.
+Guarantee: none. Whoever attacks sees the pruned outputs and can learn them anew (`fedveil_papers.curious.measuring`).
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Literal, get_args
+
+from torch import nn
+from torch.nn.utils import prune as torch_prune
+
+from fedveil.core.errors import InputError
+from fedveil_papers.curious.classifier import Classifier
+
+Scope = Literal["layer", "network"]
+
+
+def prune(classifier: Classifier, amount: float, *, scope: Scope = "layer") -> Classifier:
+    """Return the classifier with a share of F's weights at zero; G and thresholds are its maker's, unchanged.
+
+    Weights are those of convolutions and linear layers; biases and batch norms stay. The classifier given is
+    left as it is.
+
+    Args:
+        classifier: F with G.
+        amount: the share of weights that become 0, in [0, 1); PyTorch rounds it to whole weights.
+        scope: "layer": the smallest of each layer; "network": the smallest of all layers together.
+    """
+    if not 0 <= amount < 1:
+        raise InputError(f"prune: amount must lie in [0, 1), got {amount:g}")
+    if scope not in get_args(Scope):
+        raise InputError(f"prune: scope {scope!r} is not known: choose {' or '.join(get_args(Scope))}")
+    network = copy.deepcopy(classifier.network)
+    for parameter in network.parameters():
+        parameter.data = parameter.data.contiguous()  # PyTorch prunes no weights that lie channels last
+    layers = [(part, "weight") for part in network.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
+    if scope == "network":
+        torch_prune.global_unstructured(layers, torch_prune.L1Unstructured, amount=amount)
+    for layer, name in layers:
+        if scope == "layer":
+            torch_prune.l1_unstructured(layer, name, amount)  # type: ignore[no-untyped-call]
+        torch_prune.remove(layer, name)  # type: ignore[no-untyped-call]  # the zeros become the layer's own
+    return replace(classifier, network=network.eval().requires_grad_(False))
+
+
+def zero_share(classifier: Classifier) -> float:
+    """Return the share of F's weights (of convolutions and linear layers) that are 0."""
+    weights = [part.weight for part in classifier.network.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
+    return sum(int((one == 0).sum()) for one in weights) / sum(one.numel() for one in weights)

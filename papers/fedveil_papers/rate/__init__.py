@@ -1,0 +1,1 @@
+"""Attri-Fed's accounting, and its rival DP-SGD."""

@@ -1,0 +1,85 @@
+"""A study of updates, end to end: shadows like the victims, as many as validation records fill, devices told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_study import TINY, fedveil_here
+
+from fedveil.config.study import make_study
+from fedveil.core.errors import InputError
+from fedveil.data import ByGroup, Dirichlet, OneEach, Shards, Split, load
+from fedveil.federation import Federation
+from fedveil.federation.recording import shadow_rows
+from fedveil.federation.run import Run
+from fedveil.games import FedAvg
+from fedveil.studies.check import checked
+from fedveil.studies.results import open_study
+
+DATA = {"source": "synthetic", "target": "y", "sensitive": ["u"]}
+OPTIONS = {"n": 6000, "bits": 0.7, "overlap": 0.9, "validation": 0.4, "test": 0.1}
+UNEVEN = {"kind": "dirichlet", "alpha": 0.1, "by": "u"}
+WATCHED = {"panel": ["updates"], "draws": 100, "view": "updates", "rounds": [1, 2]}
+STUDY: dict[str, Any] = {
+    **TINY,
+    "data": {**DATA, "options": OPTIONS},
+    "federation": {"devices": 60, "rounds": 2, "partition": UNEVEN},
+    "methods": [{"name": "none", "game": {"kind": "fedavg", "hidden": [8]}}],
+    "attacks": WATCHED,
+}
+
+
+def test_a_server_reads_a_device_s_majority_from_its_update(write_study: Callable[..., Path], tmp_path: Path) -> None:
+    path = write_study(**{key: value for key, value in STUDY.items() if key != "name"})
+    done = fedveil_here("run", path, "--out", tmp_path / "out", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    results = open_study(tmp_path / "out")
+    cell = next(cell for cell in results.cells if cell.method == "none")
+    judged = cell.result["leakage"]["u"]
+    assert judged["groups"] == 60  # every device is attacked; its two updates are one device
+    assert judged["split"]["auxiliary"] + judged["split"]["validation"] == 2 * 48  # 2,400 records, 50 to a device
+    assert judged["worst"]["balanced_accuracy"]["estimate"] > 0.75
+    assert judged["worst"]["balanced_accuracy"]["low"] > 0.6
+    assert cell.result["decensoring"] == {}
+
+
+def run_of(dealer: Any, **options: Any) -> Run:
+    data = load("synthetic", target="y", sensitive=["u"], n=1500, validation=0.4, test=0.1, **options)
+    return Run(Federation(data, dealer), FedAvg(hidden=(4,)))
+
+
+@pytest.mark.parametrize("dealer", [Dirichlet(20, 0.05, "u"), Shards(20, 1, "u")])
+def test_shadows_are_as_uneven_as_the_victims(dealer: Any) -> None:
+    run = run_of(dealer)
+    u = run.federation.data.attribute("u").codes
+    shadows = shadow_rows(run, 15)
+    rows = np.concatenate(shadows)
+    assert sorted(rows) == sorted(run.federation.data.rows(Split.VALIDATION))
+    far = [np.mean([abs(u[own].mean() - 0.5) for own in devices]) for devices in (run.federation.partition, shadows)]
+    assert far[1] > 0.25
+    assert far[1] == pytest.approx(far[0], abs=0.15)
+    even = run_of(20)
+    assert np.mean([abs(u[own].mean() - 0.5) for own in shadow_rows(even, 15)]) < 0.15
+    assert all(np.array_equal(one, other) for one, other in zip(shadows, shadow_rows(run, 15), strict=True))
+
+
+def test_where_every_group_or_record_is_a_device_so_many_are_drawn() -> None:
+    run = run_of(ByGroup(), groups=100)
+    groups = run.federation.data.groups
+    shadows = shadow_rows(run, 12)
+    assert len(shadows) == 12
+    assert all(len(np.unique(groups[own])) == 1 for own in shadows)
+    assert [len(own) for own in shadow_rows(run_of(OneEach()), 30)] == [1] * 30
+    with pytest.raises(InputError, match="600 validation records"):
+        shadow_rows(run_of(OneEach()), 601)
+
+
+def test_devices_that_are_all_alike_are_refused_before_anything_is_trained() -> None:
+    study = {**STUDY, "federation": {"devices": 60, "rounds": 2}}
+    study["data"] = {**DATA, "options": {**OPTIONS, "prior": 0.85, "bits": 0.3}}
+    with pytest.raises(InputError, match=r"attacks.view: every device holds '.*' of 'u' most often.*by: u}"):
+        checked(make_study(study))

@@ -1,0 +1,80 @@
+"""Under noise, nothing of people enters a map but noised answers; what certifies a map is other people."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedveil.core.errors import InputError
+from fedveil.shields import Transport
+from fedveil.shields.transport import Recipe, fit_chart, fitting
+from fedveil.shields.transport.columns import learn_columns
+from fedveil.shields.transport.counts import Counts
+from fedveil.shields.transport.strata import learn_strata
+
+
+class Deaf(Counts):
+    """Answers that depend on the question's number and shape alone: whatever then differs came another way."""
+
+    asked_so_far = 0
+
+    def noised(self, sums):
+        self.asked_so_far += 1
+        shape = np.asarray(sums).shape
+        return np.random.default_rng(self.asked_so_far).gamma(0.3, 50.0, shape)
+
+
+def people(n=600, seed=0):
+    rng = np.random.default_rng(seed)
+    u = rng.integers(0, 2, n)
+    talent = rng.normal(size=n)
+    x = np.column_stack([np.round(talent + u), np.round(talent), rng.integers(0, 3, n), np.round(talent * 2)])
+    return x.clip(-3, 3), u
+
+
+def test_only_noised_answers_enter_a_map(monkeypatch):
+    """The same answers give the same map, though a person left and the others changed places."""
+    x, u = people()
+    names = ["a", "b", "c", "d"]
+    columns = learn_columns(x, names, np.random.default_rng(0))
+    monkeypatch.setattr(fitting, "learn_columns", lambda *_: columns)
+    monkeypatch.setattr(fitting, "Counts", lambda noise, rng: Deaf(noise, rng))
+    recipe = Recipe(keep={"a": 0.0}, strength=0.9, codes=5, noise=1.0, questions=4, guess_weight=1.0, least=5)
+    monkeypatch.setattr(fitting, "numpy_generator", lambda *_: np.random.default_rng(0))
+    others = slice(40, None)
+    one = fit_chart(x, names, u, 2, recipe, 0)
+    two = fit_chart(x[others], names, u[others], 2, recipe, 0)
+    np.testing.assert_array_equal(one.weights, two.weights)
+    np.testing.assert_allclose(one.common.rotation, two.common.rotation, rtol=1e-9)
+    torch.testing.assert_close(one.centres, two.centres)
+    torch.testing.assert_close(one.kept[0].alignment.b, two.kept[0].alignment.b)
+    torch.testing.assert_close(one.alignment.b, two.alignment.b)
+    np.testing.assert_allclose(one.shown, two.shown)
+
+
+def test_too_many_strata_are_refused_at_once():
+    """Sixteen groups of each of six columns are more than can be counted."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(7000, 6))
+    columns = learn_columns(x, list("abcdef"), rng)
+    cells = [column.cell(x) for column in columns]
+    with pytest.raises(InputError, match=r"a, b, c, d, e, f stay, which makes 16,777,216 strata"):
+        learn_strata(columns, cells, np.zeros(7000, dtype=np.int64), 1, 1, Counts(0.0, rng))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"keep": ["a"]}, "keep must name columns"),
+        ({"weights": [1]}, "weights must name columns"),
+        ({"keep": {"a": 1.0}, "weights": {"a": 1.0}}, "column 'a' stays, so it has no weight"),
+        ({"temperature": "a"}, "temperature must be above 0"),
+        ({"codes": True}, "codes must be a whole number"),
+        ({"directions": -1}, "directions must be a whole number from 0 on"),
+        ({"guess_weight": float("nan")}, "guess_weight must be finite"),
+        ({"attribute": 3}, "must be a name or several"),
+        ({"attribute": ["u", "u"]}, "each of several once"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(settings, said):
+    with pytest.raises(InputError, match=said):
+        Transport(**{"attribute": "u", **settings})

@@ -1,0 +1,47 @@
+"""The floor plan: a package imports only from those before it, at any depth of the code and for types as well."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+ORDER = (
+    *("core", "data", "certificates", "updates", "games", "shields", "view", "federation", "attacks", "rate", "config"),
+    *("zoos", "studies", "report", "audit", "flower", "cli", "__main__", "fedveil_papers"),
+)
+FILES = sorted([*REPOSITORY.glob("fedveil/**/*.py"), *REPOSITORY.glob("papers/fedveil_papers/**/*.py")])
+
+
+def room(module: str) -> str | None:
+    """Return where a module stands in the order; None for the package fedveil itself, which holds the version."""
+    top, *rest = module.split(".")
+    return top if top == "fedveil_papers" else rest[0] if rest else None
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield every import of ours, wherever it stands, with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute"
+            module = node.module or ""
+            names = [f"fedveil.{alias.name}" for alias in node.names] if module == "fedveil" else [module]
+            yield from ((node.lineno, name) for name in names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(REPOSITORY).as_posix())
+def test_a_package_imports_only_from_those_before_it(path: Path) -> None:
+    parts = (
+        path.relative_to(REPOSITORY / "papers" if "fedveil_papers" in path.parts else REPOSITORY).with_suffix("").parts
+    )
+    here = room(".".join(part for part in parts if part != "__init__"))
+    if here is None:  # fedveil/__init__.py names what there is, and loads nothing of it but the helper that does so
+        return
+    for line, module in imports(ast.parse(path.read_text("utf-8"))):
+        if module.partition(".")[0] in ("fedveil", "fedveil_papers") and (there := room(module)) in ORDER:
+            assert ORDER.index(there) <= ORDER.index(here), f"{path.name}:{line}: {here} imports {module}"
