@@ -1,8 +1,8 @@
 """An epoch of a curious classifier and its attack against a plain PyTorch loop of the same networks, side by side.
 
-Prints ratios measured in one run: `fedveil_papers.curious.train` over a loop as the paper's code would have it (both players,
-the same steps in the same modes), and over a loop of the classifier alone. Batches are taken by turns, so that a busy
-neighbour slows all alike.
+Prints ratios measured in one run: `fedveil_papers.curious.train` over a loop as the paper's code would have it (both
+players, the same steps in the same modes), and over a loop of the classifier alone. Batches are taken by turns, so that
+a busy neighbour slows all alike.
 
     python benchmarks/curious_epoch.py --images 2000 --threads 1
 """

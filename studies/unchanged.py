@@ -194,8 +194,8 @@ def figures_of_study(folder: Path) -> dict[str, Any]:
         elif path.suffix == ".safetensors" and not name.startswith("flower"):
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
         elif path.name == "metrics.jsonl":
-            lines = [dict(flat(json.loads(line))) for line in path.read_text().splitlines()]
-            found |= {f"{name}:{number}{key}": value for number, line in enumerate(lines) for key, value in line.items()}
+            for number, line in enumerate(path.read_text().splitlines()):
+                found |= {f"{name}:{number}{key}": value for key, value in flat(json.loads(line))}
     results = json.loads((folder / "results.json").read_text())
     found |= {f"results.json{key}": value for key, value in flat(results.get("rows", results.get("cells")))}
     return found
@@ -293,7 +293,6 @@ def experiment(name: str) -> Callable[[Path], dict[str, Any]]:
 
     def measure(folder: Path) -> dict[str, Any]:
         import torch
-
         from fedveil.reproductions import Kept, make_experiment
 
         torch.set_num_threads(1)

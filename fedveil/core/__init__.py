@@ -1,4 +1,4 @@
-"""What every other package stands on: errors, files, randomness, plug-ins, measures, networks. It knows nothing of privacy."""
+"""What every other package stands on: errors, files, randomness, plug-ins, measures, networks; not privacy."""
 
 from __future__ import annotations
 

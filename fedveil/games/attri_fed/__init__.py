@@ -1,7 +1,7 @@
 """Attri-Fed: a game whose representations are short codes, and the code itself.
 
-`game.py` is the game; `prior.py` the learned prior behind the rate; `code.py` turns representations into whole numbers with
-known probabilities; `message.py` puts these into bytes.
+`game.py` is the game; `prior.py` the learned prior behind the rate; `code.py` turns representations into whole numbers
+with known probabilities; `message.py` puts these into bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Mingle: records changed before training, the same way whatever their u, so that people of every u show the same.
 
-`shield.py` is the shield; `plan.py` the linear programme that says how much of each cell goes where; `table.py` fits it to
-a table, group of columns by group of columns; `prototypes.py` does the same for pictures.
+`shield.py` is the shield; `plan.py` the linear programme that says how much of each cell goes where; `table.py` fits it
+to a table, group of columns by group of columns; `prototypes.py` does the same for pictures.
 """
 
 from __future__ import annotations

@@ -30,16 +30,15 @@ class Mingle(Shield):
 
     A network's gradient at one record is a function of (x′, y), so by data processing no update, of one round or of
     many, tells more about u than (x′, y) does, whatever the network; noise of the same norm is spread over all of an
-    update's coordinates, and an attacker who knows its structure averages it out.
-    Tables: groups V of columns, those that say most about u first, take other values by the chances K(v′ | v, bin, y)
-    that leave the best guess of u from (v′, bin, y) least right within the budget, a linear programme
-    (`fedveil.shields.mingle.plan`); bins are of what the rest of the record and y tell about u. For images, and for tables with
-    what is left if asked, some people show an average record of their label, those first whom it changes least.
-    Symbols: K the chances, U the attribute's number of values, b the budget.
-    Guarantee: none on the distribution; `steps_` and `prototypes_` say what the plans reckon on training people.
-    What is reckoned for averages counts everybody who stays as known, so it holds against every observer up to the
-    error of the counts. The label y is not hidden, nor what it tells about u.
-    It fails closed: a record without its label, or with one that training people did not have, is not used.
+    update's coordinates, and an attacker who knows its structure averages it out. Tables: groups V of columns, those
+    that say most about u first, take other values by the chances K(v′ | v, bin, y) that leave the best guess of u from
+    (v′, bin, y) least right within the budget, a linear programme (`fedveil.shields.mingle.plan`); bins are of what the
+    rest of the record and y tell about u. For images, and for tables with what is left if asked, some people show an
+    average record of their label, those first whom it changes least. Symbols: K the chances, U the attribute's number
+    of values, b the budget. Guarantee: none on the distribution; `steps_` and `prototypes_` say what the plans reckon
+    on training people. What is reckoned for averages counts everybody who stays as known, so it holds against every
+    observer up to the error of the counts. The label y is not hidden, nor what it tells about u. It fails closed: a
+    record without its label, or with one that training people did not have, is not used.
 
     Args:
         attribute: what is hidden.

@@ -1,8 +1,8 @@
 """RecUP-FL (Cui et al. 2023): updates moved so that a zoo of substitute attackers reads the wrong value.
 
-`shield.py` is the shield as printed, which publishes what it hides; `fgsm.py` its steps; `zoo.py` what it reads of a zoo,
-`fitting.py` fits one on updates or gradients, `zoo_file.py` keeps it in one safetensors file, and `seen.py` tells how far a
-model has moved since. A zoo is built from a study by `fedveil.zoos`.
+`shield.py` is the shield as printed, which publishes what it hides; `fgsm.py` its steps; `zoo.py` what it reads of a
+zoo, `fitting.py` fits one on updates or gradients, `zoo_file.py` keeps it in one safetensors file, and `seen.py` tells
+how far a model has moved since. A zoo is built from a study by `fedveil.zoos`.
 """
 
 from __future__ import annotations

@@ -59,12 +59,12 @@ class Transport(Shield):
         direction_weight: how much each of them counts.
         guess_weight: how much it counts what the rest of a record makes of each column that stays.
         epsilon: ε (δ = 1e-5, adding or removing a person) that all counts together may spend. The map is then learned
-            by few questions, as a federation would (`fedveil.shields.transport.federated`); columns that stay are not aligned,
-            weights are 1 by default, there are no common directions, and `noise` follows from ε. None: the fuller fit,
-            and `noise` as given.
+            by few questions, as a federation would (`fedveil.shields.transport.federated`); columns that stay are not
+            aligned, weights are 1 by default, there are no common directions, and `noise` follows from ε. None: the
+            fuller fit, and `noise` as given.
         images: for images, "codes" shows a code's picture, "moments" the picture itself, of which only means and
-            covariances are moved (`fedveil.shields.transport.images`). `keep`, `weights` and `noise` are refused for images;
-            `stay`, `least` and `crowd` mean nothing there.
+            covariances are moved (`fedveil.shields.transport.images`). `keep`, `weights` and `noise` are refused for
+            images; `stay`, `least` and `crowd` mean nothing there.
 
     Attributes, once prepared:
         chart_: the fitted map, with its ε.

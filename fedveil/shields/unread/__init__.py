@@ -1,8 +1,9 @@
 """Unread: updates changed by maps none of which looks at the attribute's true value.
 
-`shield.py` is the shield; `sides.py` reads and moves each layer's inputs and slopes; `erasure.py` is LEACE and iterative
-null space; `shaping.py` noise against readers; `targets.py` steps towards values drawn from the prior; `sparing.py` the
-task's directions; `decoys.py` mean updates in place of the device's own; `unreading.py` fits all of it on shadow clients.
+`shield.py` is the shield; `sides.py` reads and moves each layer's inputs and slopes; `erasure.py` is LEACE and
+iterative null space; `shaping.py` noise against readers; `targets.py` steps towards values drawn from the prior;
+`sparing.py` the task's directions; `decoys.py` mean updates in place of the device's own; `unreading.py` fits all of it
+on shadow clients.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ MODELS = 3
 def towards(updates: Tensor, zoo: Zoo, targets: Tensor, share: Tensor, number: int, seed: int) -> Tensor:
     """Return (n, d) changes of norm share · ‖update‖ that make the zoo read the targets.
 
-    RecUP-FL's meta-train and meta-test (see `fedveil.shields.recup.fgsm`), downhill towards a target in place of uphill from
-    the truth, which is not read here.
+    RecUP-FL's meta-train and meta-test (see `fedveil.shields.recup.fgsm`), downhill towards a target in place of uphill
+    from the truth, which is not read here.
     """
     norms = torch.linalg.vector_norm(updates, dim=1, keepdim=True)
     size = share[:, None] * norms / (STEPS * updates.shape[1] ** 0.5)
