@@ -72,12 +72,12 @@ class Outputs:
         >>> y = Attribute.from_column("y", [0, 1])
         >>> Outputs.checked([[0.9, 0.1], [0.5, 0.4]], False, y, {})
         Traceback (most recent call last):
-        fedveil.core.errors.InputError: outputs: the probabilities in row 2 sum to 0.9, not 1; correct them or use raw=True
+        fedveil.core.errors.InputError: outputs: the probabilities in row 2 sum to 0.9, not 1; correct them or set raw
         """
         made = cls(np.asarray(scores, dtype=np.float64), raw, y, secrets, groups)
         fault = None if raw else not_probabilities(made.scores)
         if fault is not None:
-            raise InputError(f"outputs: {fault}; correct them or use raw=True")
+            raise InputError(f"outputs: {fault}; correct them or set raw")
         return made
 
     def __len__(self) -> int:
