@@ -24,7 +24,7 @@ from fedveil.core.measures import share_right
 from fedveil.core.randomness import child_seed, numpy_generator, torch_generator
 from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.games.attri_fed.code import FARTHEST
-from fedveil.games.attri_fed.networks import READING, attri_fed_networks
+from fedveil.games.attri_fed.game import READING, attri_fed_networks
 
 
 @dataclass(frozen=True)

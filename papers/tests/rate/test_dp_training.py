@@ -7,7 +7,7 @@ from fedveil_papers.rate.dp_training import DPTraining, clipped_sum
 from torch.nn import functional
 
 from fedveil.core.errors import InputError
-from fedveil.games.attri_fed.networks import attri_fed_networks
+from fedveil.games.attri_fed.game import attri_fed_networks
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -11,11 +11,12 @@ from fedveil.attacks.mlp import LargeMLP, WideMLP
 from fedveil.certificates import certify_information
 from fedveil.core.figures import Estimate
 from fedveil.data import Attribute, AttributeData, Split
-from fedveil.games.attri_fed.networks import READING
-from fedveil.rate.measuring import WEAK, Measured, Released, fitted_code, held_out, measure, server_panel
+from fedveil.games.attri_fed.certifying import fit_code, held_out
+from fedveil.games.attri_fed.game import READING
+from fedveil.rate.measuring import WEAK, Measured, Released, measure, server_panel
 
 
-def made(n: int = 6000, *, sender_is_task: bool, seed: int = 0) -> tuple[Released, AttributeData]:
+def sent_by_two(n: int = 6000, *, sender_is_task: bool, seed: int = 0) -> tuple[Released, AttributeData]:
     """Ŷ = D⊕U, a fair coin U; V = D, or V a coin of its own and D dealt at random, V sent beside."""
     rng = np.random.default_rng(seed)
     u, v, d = rng.integers(0, 2, (3, n))
@@ -28,10 +29,10 @@ def made(n: int = 6000, *, sender_is_task: bool, seed: int = 0) -> tuple[Release
         split,
         y=Attribute("v", v, ("0", "1")),
     )
-    rows = {one: data.rows(one) for one in Split}
+    rows = {part: data.rows(part) for part in Split}
     released = Released(
-        {one: sent[rows[one]] for one in Split},
-        {one: d[rows[one]] for one in Split},
+        {part: sent[rows[part]] for part in Split},
+        {part: d[rows[part]] for part in Split},
         Estimate(1.0, 1.0, 1.0),
         reach=1,
         dealt_at_random=not sender_is_task,
@@ -44,24 +45,24 @@ def judged(released: Released, data: AttributeData) -> Measured:
 
 
 def test_who_knows_the_sender_reads_all_and_is_not_bounded_by_the_strangers_certificate() -> None:
-    found = judged(*made(sender_is_task=True))
-    stranger, server = found.certificates["sender unknown"], found.certificates["sender known"]
-    assert found.stranger.worst.balanced_accuracy.estimate < 0.55
-    assert found.server.worst.balanced_accuracy.estimate > 0.99
+    measured = judged(*sent_by_two(sender_is_task=True))
+    stranger, server = measured.certificates["sender unknown"], measured.certificates["sender known"]
+    assert measured.stranger.worst.balanced_accuracy.estimate < 0.55
+    assert measured.server.worst.balanced_accuracy.estimate > 0.99
     # I(U;Ŷ) = 0 and I(U;Ŷ,D) = 1: the form for a stranger, given to this server, would be broken by what it reads.
-    assert stranger.bound < 0.3 < found.server.mutual_information_bits.low
+    assert stranger.bound < 0.3 < measured.server.mutual_information_bits.low
     assert server.bound == 1.0
-    assert found.stranger.mutual_information_bits.high <= stranger.bound
+    assert measured.stranger.mutual_information_bits.high <= stranger.bound
 
 
 def test_taking_senders_for_random_where_they_are_not_is_what_breaks_it_and_is_named() -> None:
-    released, data = made(2400, sender_is_task=True)
+    released, data = sent_by_two(2400, sender_is_task=True)
     right, wrong = (
         certify_information(
-            held_out(one, data, "u", fitted_code(one), "sender known"),
+            held_out(records, data, "u", fit_code(records, 1), "sender known"),
             observer="sender known",
         )
-        for one in (released, replace(released, dealt_at_random=True))
+        for records in (released, replace(released, dealt_at_random=True))
     )
     assert right.bound == 1.0
     assert wrong.bound < 0.5  # wrong: one bit is read
@@ -70,20 +71,20 @@ def test_taking_senders_for_random_where_they_are_not_is_what_breaks_it_and_is_n
 
 
 def test_with_people_dealt_at_random_every_bound_lies_above_what_is_read() -> None:
-    found = judged(*made(sender_is_task=False))
-    assert found.server.worst.balanced_accuracy.estimate > 0.99  # I(U;Ŷ,D) = 1
-    assert found.certificates["sender known"].bound == 1.0
-    assert found.certificates["sender unknown"].bound >= found.stranger.mutual_information_bits.low
+    measured = judged(*sent_by_two(sender_is_task=False))
+    assert measured.server.worst.balanced_accuracy.estimate > 0.99  # I(U;Ŷ,D) = 1
+    assert measured.certificates["sender known"].bound == 1.0
+    assert measured.certificates["sender unknown"].bound >= measured.stranger.mutual_information_bits.low
 
 
 @pytest.mark.parametrize("networks", ["light", "paper"])
 def test_some_attacker_is_no_smaller_than_the_privatiser(networks: str) -> None:
     names = server_panel("quick", networks)
     assert WEAK in names
-    sizes = {one.name: one.recipe.hidden for one in (LargeMLP, WideMLP)}
+    sizes = {attack.name: attack.recipe.hidden for attack in (LargeMLP, WideMLP)}
     assert any(
         len(sizes[name]) >= len(READING[networks])
-        and all(own >= its for own, its in zip(sizes[name], READING[networks], strict=True))
+        and all(attacker >= privatiser for attacker, privatiser in zip(sizes[name], READING[networks], strict=True))
         for name in names
         if name in sizes
     )

@@ -49,7 +49,7 @@ def surprise(logits: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize(("variant", "gamma"), [("eeo", 0.7), ("eco", 0.0), ("bound", 0.0)])
 def test_the_last_privatising_loss_is_the_mended_equation_20(variant, gamma):
-    game = AttriFed(variant=variant, lam=0.4, beta=0.3, gamma=0.7, **SMALL)
+    game = AttriFed("colour", variant=variant, lam=0.4, beta=0.3, gamma=0.7, **SMALL)
     stage = [one for one in game.stages(SHAPE) if one.name.startswith("privatise")][-1]
     now, made = play(game)
     y, u = now.data["y"], now.data["u:colour"]
@@ -67,7 +67,7 @@ def test_the_last_privatising_loss_is_the_mended_equation_20(variant, gamma):
 
 
 def test_weights_grow_by_steps_and_end_at_one():
-    game = AttriFed(variant="bound", beta=1.0, start=0.01, growth=2.0, **SMALL | {"steps": 3})
+    game = AttriFed("colour", variant="bound", beta=1.0, start=0.01, growth=2.0, **SMALL | {"steps": 3})
     losses = []
     for stage in game.stages(SHAPE):
         if stage.name.startswith("privatise"):
@@ -79,14 +79,17 @@ def test_weights_grow_by_steps_and_end_at_one():
 
 
 def test_stages_read_and_share_what_they_say():
-    by_name = {stage.name: stage for stage in AttriFed(**SMALL).stages(SHAPE)}
+    by_name = {stage.name: stage for stage in AttriFed("colour", **SMALL).stages(SHAPE)}
     assert list(by_name) == ["initialise", "opponents", "privatise 1", "privatise 2", "federate"]
     assert by_name["initialise"].reads == {"x", "y"}
     assert all(not by_name[name].shared for name in by_name if name != "federate")
     assert by_name["federate"].shared == {"head"}
     assert by_name["federate"].reads == {"x", "y"}
-    assert [stage.name for stage in AttriFed(variant="none", **SMALL).stages(SHAPE)] == ["initialise", "federate"]
-    common = {stage.name: stage for stage in AttriFed(encoders="shared-start", **SMALL).stages(SHAPE)}
+    assert [stage.name for stage in AttriFed("colour", variant="none", **SMALL).stages(SHAPE)] == [
+        "initialise",
+        "federate",
+    ]
+    common = {stage.name: stage for stage in AttriFed("colour", encoders="shared-start", **SMALL).stages(SHAPE)}
     assert common["initialise"].shared == {"encoder", "head"}
     assert not common["privatise 1"].shared
 
@@ -94,7 +97,7 @@ def test_stages_read_and_share_what_they_say():
 @pytest.mark.parametrize("encoders", ["own", "shared-start", "shared"])
 @pytest.mark.parametrize("variant", ["none", "eco", "eeo", "bound"])
 def test_every_variant_plays_and_sends_whole_numbers(variant, encoders):
-    game = AttriFed(variant=variant, encoders=encoders, reach=3, **SMALL)
+    game = AttriFed("colour", variant=variant, encoders=encoders, reach=3, **SMALL)
     run = Run(Federation(data(), devices=3, device="cpu"), game).play()
     sent = release(run, Split.TEST)
     if variant == "none":
@@ -108,7 +111,7 @@ def test_every_variant_plays_and_sends_whole_numbers(variant, encoders):
 
 
 def test_rounding_by_rate_sends_the_cheapest_cell_nearby():
-    game = AttriFed(reach=1, rounding=0.5, **SMALL | {"width": 1})
+    game = AttriFed("colour", reach=1, rounding=0.5, **SMALL | {"width": 1})
     bits = torch.tensor([[4.0], [1.0], [2.0]])  # of −1, 0 and 1
     encoded = torch.atanh(torch.tensor([[-0.99], [-0.6], [0.4], [0.8], [0.99]]))
     now = Play({"x": torch.zeros(5, 6)}, None, {}, lambda who, x: encoded if who == "encoder" else bits, torch.rand)
@@ -121,7 +124,9 @@ def test_rounding_by_rate_sends_the_cheapest_cell_nearby():
 def test_rounding_by_rate_sends_fewer_cells_and_fits_the_prior_to_them():
     cells = {}
     for rounding in (0.0, 3.0):
-        game = AttriFed(variant="bound", prior="joint", rounding=rounding, reach=2, encoders="shared", **SMALL)
+        game = AttriFed(
+            "colour", variant="bound", prior="joint", rounding=rounding, reach=2, encoders="shared", **SMALL
+        )
         run = Run(Federation(data(), devices=3, device="cpu"), game).play()
         cells[rounding] = len(np.unique(release(run, Split.TRAIN), axis=0))
         last = game.stages(SHAPE)[-1]
@@ -133,7 +138,9 @@ def test_rounding_by_rate_sends_fewer_cells_and_fits_the_prior_to_them():
 @pytest.mark.parametrize("encoders", ["own", "shared"])
 def test_both_engines_play_it_alike(encoders, rounding):
     prior = "joint" if rounding else "factorised"
-    game = AttriFed(encoders=encoders, rounding=rounding, prior=prior, reach=2, **SMALL | dict.fromkeys(ROUNDS, 1))
+    game = AttriFed(
+        "colour", encoders=encoders, rounding=rounding, prior=prior, reach=2, **SMALL | dict.fromkeys(ROUNDS, 1)
+    )
     runs = [
         Run(Federation(data(120), devices=2, engine=engine, dtype="float64", device="cpu"), game).play()
         for engine in ("plain", "stacked")
@@ -144,7 +151,7 @@ def test_both_engines_play_it_alike(encoders, rounding):
 
 def test_devices_that_missed_a_stage_send_nothing_where_others_have_played_all():
     few = SMALL | dict.fromkeys(("initial_rounds", "federated_rounds"), 1) | {"private_rounds": 2}
-    game = AttriFed(rounding=0.3, prior="joint", reach=2, **few)
+    game = AttriFed("colour", rounding=0.3, prior="joint", reach=2, **few)
     run = Federation(data(), devices=12, fraction=0.09, device="cpu", seed=1).play(game)
     encoders, priors = (set(run.local[name].slot_of) for name in ("encoder", "rate"))
     assert encoders - priors  # some have an encoder and no prior to round by, others a prior and no trained encoder
@@ -158,7 +165,7 @@ def test_a_device_with_one_value_only_still_plays():
     run = Federation(alike, devices=3, device="cpu")
     colour[run.partition.device(0)] = 1
     changed = replace(alike, attributes={"colour": Attribute("colour", colour, tuple("abcd"))})
-    done = Federation(changed, devices=3, device="cpu").play(AttriFed(**SMALL))
+    done = Federation(changed, devices=3, device="cpu").play(AttriFed("colour", **SMALL))
     assert np.isfinite(release(done, Split.TEST)).all()
 
 
@@ -184,7 +191,7 @@ def test_a_device_with_one_value_only_still_plays():
 )
 def test_bad_settings_are_told_in_one_line(settings, told):
     with pytest.raises(InputError, match=told):
-        AttriFed(**settings)
+        AttriFed(**{"attribute": "colour", **settings})
 
 
 def test_an_unknown_attribute_is_told_with_the_nearest():
