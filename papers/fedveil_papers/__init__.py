@@ -13,19 +13,19 @@ from pydantic import ValidationError
 
 from fedveil.core.errors import InputError
 from fedveil_papers.experiment import Experiment, Kept
-from fedveil_papers.losses_by_strength import LossesByStrength
-from fedveil_papers.maps import Maps
-from fedveil_papers.matched_leakage import MatchedLeakage
-from fedveil_papers.method_matrix import MethodMatrix
 from fedveil_papers.shown import Played, Shown
+from fedveil_papers.tappfl.losses_by_strength import LossesByStrength
+from fedveil_papers.tappfl.maps import Maps
+from fedveil_papers.tappfl.matched_leakage import MatchedLeakage
+from fedveil_papers.tappfl.method_matrix import MethodMatrix
 
 __all__ = ["EXPERIMENTS", "KINDS", "Experiment", "Kept", "Played", "Shown", "make_experiment", "make_shown"]
 
 KINDS: dict[str, type[Shown]] = {kind.kind: kind for kind in (MethodMatrix, LossesByStrength, Maps, MatchedLeakage)}
 
 EXPERIMENTS = {
-    "attri-fed": "attri_fed:AttriFedStudy",
-    "attri-fed-accounting": "attri_fed_accounting:AttriFedAccounting",
+    "attri-fed": "attri_fed.study:AttriFedStudy",
+    "attri-fed-accounting": "attri_fed.accounting:AttriFedAccounting",
     "audit-verdicts": "audit_verdicts:AuditVerdicts",
     "convergence": "convergence:Convergence",
     "curious-distillation": "curious_distillation:CuriousDistillation",

@@ -1,7 +1,7 @@
 """The rival: each participant trains its encoder and head by DP-SGD (Abadi et al. 2016), accounted for by Opacus.
 
-What DP-SGD promises is about the training records: that the *weights* tell little of any one of them. The
-representations of new records pass through these weights unprotected; how much they tell is measured here.
+DP-SGD guarantees something about training records: the *weights* reveal little about any one of them. The
+representations of new records are computed with these weights and not protected; how much they reveal is measured here.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class DPTraining:
         epsilon: spent by each participant over all epochs, at `delta`, by composed privacy losses (PLD).
         delta: δ.
         clip: the norm to which every record's gradient is clipped.
-        epochs: passes over a participant's records; batches are drawn by Poisson sampling, as accounting asks.
+        epochs: passes over a participant's records; batches are drawn by Poisson sampling, as the accounting requires.
         batch_size: the mean size of a batch.
-        learning_rate: of Adam.
-        width, reach: of the representation, as `games.AttriFed` has them.
+        learning_rate: the step size of Adam.
+        width, reach, networks: of the representation and its encoder, as in `games.AttriFed`.
     """
 
     epsilon: float = 8.0
@@ -52,8 +52,8 @@ class DPTraining:
     networks: str = "light"
 
     def __post_init__(self) -> None:
-        weights = (self.epsilon, self.delta, self.clip, self.learning_rate)
-        if not all(weight > 0 and math.isfinite(weight) for weight in weights) or self.delta >= 1:
+        positive = (self.epsilon, self.delta, self.clip, self.learning_rate)
+        if not all(value > 0 and math.isfinite(value) for value in positive) or self.delta >= 1:
             raise InputError("DP-SGD: epsilon, delta, clip and learning rate must be above 0, and delta below 1")
         if min(self.epochs, self.width, self.reach, self.batch_size) < 1 or self.reach > FARTHEST:
             raise InputError(
@@ -63,7 +63,7 @@ class DPTraining:
             raise InputError(f"DP-SGD: networks {self.networks!r} is not known: choose {', '.join(READING)}")
 
     def schedule(self, records: int) -> tuple[float, int, float]:
-        """Return the sampling rate, the steps, and the noise multiplier that the budget asks for."""
+        """Return the sampling rate, the number of steps, and the noise multiplier that keeps the budget."""
         rate = min(1.0, self.batch_size / records)
         steps = max(1, round(self.epochs / rate))
         return rate, steps, _noise_multiplier(self.epsilon, rate, steps, self.delta)
@@ -79,9 +79,9 @@ class DPTraining:
 
     def train(self, x: Tensor, y: Tensor, classes: int, seed: int) -> tuple[nn.Module, nn.Module]:
         """Train one participant's encoder and head, and return both."""
-        made = attri_fed_networks(self.networks, x.shape[1:], self.width)  # type: ignore[arg-type]
-        encoder = made.encoder(torch_generator(seed, "dp", "encoder"))
-        head = made.head(classes)(torch_generator(seed, "dp", "head"))
+        networks = attri_fed_networks(self.networks, x.shape[1:], self.width)  # type: ignore[arg-type]
+        encoder = networks.encoder(torch_generator(seed, "dp", "encoder"))
+        head = networks.head(classes)(torch_generator(seed, "dp", "head"))
         model = nn.Sequential(encoder, head)
         rate, steps, noise = self.schedule(len(x))
         optimiser = torch.optim.Adam(model.parameters(), self.learning_rate)
@@ -100,7 +100,7 @@ class DPTraining:
 
 @lru_cache(maxsize=64)
 def _noise_multiplier(epsilon: float, rate: float, steps: int, delta: float) -> float:
-    """Search it once for all participants: they hold equally many records, and accountants take seconds."""
+    """Search once for all participants: they hold equally many records, and accountants take seconds."""
     return dp_sgd_noise_multiplier(epsilon, rate, steps, delta)
 
 
@@ -112,8 +112,8 @@ def released_by(
     x = torch.from_numpy(data.x)
     y = torch.from_numpy(data.y.codes)
     trained = [
-        settings.train(x[rows], y[rows], len(data.y.values), child_seed(seed, "participant", place))
-        for place, rows in enumerate(parts)
+        settings.train(x[rows], y[rows], len(data.y.values), child_seed(seed, "participant", participant))
+        for participant, rows in enumerate(parts)
     ]
     values: dict[Split, FloatArray] = {}
     owners: dict[Split, IntArray] = {}
@@ -122,51 +122,52 @@ def released_by(
         rows = data.rows(split)
         owner = numpy_generator(seed, "deal", len(rows)).integers(0, len(parts), len(rows))
         sent = np.zeros((len(rows), settings.width))
-        said = np.zeros((len(rows), len(data.y.values)))
+        outputs = np.zeros((len(rows), len(data.y.values)))
         with torch.no_grad():
-            for place, (encoder, head) in enumerate(trained):
-                own = np.flatnonzero(owner == place)
-                made = encoder(x[rows[own]]).clamp(-settings.reach, settings.reach).round()
-                sent[own], said[own] = made.numpy(), head(made).numpy()
-        values[split], owners[split], logits[split] = sent, owner.astype(np.int64), said
+            for participant, (encoder, head) in enumerate(trained):
+                dealt = np.flatnonzero(owner == participant)
+                code = encoder(x[rows[dealt]]).clamp(-settings.reach, settings.reach).round()
+                sent[dealt], outputs[dealt] = code.numpy(), head(code).numpy()
+        values[split], owners[split], logits[split] = sent, owner.astype(np.int64), outputs
     return values, owners, logits
 
 
 def clipped_sum(model: nn.Module, x: Tensor, y: Tensor, clip: float) -> list[Tensor]:
-    """Return Σⱼ gⱼ·min(1, clip/‖gⱼ‖₂) over records, one tensor per parameter, without any record's gradient at hand.
+    """Return Σⱼ gⱼ·min(1, clip/‖gⱼ‖₂) over records, one tensor per parameter, without computing each gⱼ.
 
     A record's gradient of a linear layer is the outer product of its output's gradient and its input, so its norm is
-    the product of theirs (Goodfellow 2015); a second pass descends the losses, each weighed with its record's factor.
-    Layers with weights must be linear or layer norms, each used once.
+    the product of theirs (Goodfellow 2015); a second pass differentiates the losses, each weighted by its record's
+    factor. Layers with weights must be linear or layer norms, each used once.
     """
     if not len(x):
         return [torch.zeros_like(parameter) for parameter in model.parameters()]
-    seen: list[tuple[nn.Module, Tensor, Tensor]] = []
+    passes: list[tuple[nn.Module, Tensor, Tensor]] = []
     layers = [layer for layer in model.modules() if any(True for _ in layer.parameters(recurse=False))]
     hooks = [
-        layer.register_forward_hook(lambda own, given, made: seen.append((own, given[0], made))) for layer in layers
+        layer.register_forward_hook(lambda layer, inputs, output: passes.append((layer, inputs[0], output)))
+        for layer in layers
     ]
     try:
         losses = functional.cross_entropy(model(x), y, reduction="none")
     finally:
         for hook in hooks:
             hook.remove()
-    outputs = torch.autograd.grad(losses.sum(), [made for _, _, made in seen], retain_graph=True)
+    slopes = torch.autograd.grad(losses.sum(), [output for _, _, output in passes], retain_graph=True)
     squares = torch.stack(
-        [_square(layer, given.detach(), slope) for (layer, given, _), slope in zip(seen, outputs, strict=True)]
+        [_squared_norm(layer, inputs.detach(), slope) for (layer, inputs, _), slope in zip(passes, slopes, strict=True)]
     ).sum(dim=0)
     factors = (clip / squares.sqrt().clamp_min(1e-12)).clamp_max(1.0)
     return list(torch.autograd.grad((losses * factors).sum(), list(model.parameters())))
 
 
-def _square(layer: nn.Module, given: Tensor, slope: Tensor) -> Tensor:
-    """Return each record's squared norm of the gradient of one layer's weights and bias."""
+def _squared_norm(layer: nn.Module, inputs: Tensor, slope: Tensor) -> Tensor:
+    """Return, for each record, the squared norm of the gradient of one layer's weights and bias."""
     if isinstance(layer, nn.Linear):
-        return slope.square().sum(dim=1) * (given.square().sum(dim=1) + 1)
+        return slope.square().sum(dim=1) * (inputs.square().sum(dim=1) + 1)
     if isinstance(layer, nn.LayerNorm):
-        normed = functional.layer_norm(given, layer.normalized_shape, eps=layer.eps)
+        normed = functional.layer_norm(inputs, layer.normalized_shape, eps=layer.eps)
         return (slope * normed).square().sum(dim=1) + slope.square().sum(dim=1)
-    raise InputError(f"DP-SGD: {type(layer).__name__} has weights whose gradient per record is not known here")
+    raise InputError(f"DP-SGD: {type(layer).__name__} has weights, and its gradient per record is not implemented")
 
 
 def accuracy_of(logits: Mapping[Split, FloatArray], data: AttributeData) -> Estimate:

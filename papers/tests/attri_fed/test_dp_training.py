@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from fedveil_papers.rate.dp_training import DPTraining, clipped_sum
+from fedveil_papers.attri_fed.dp_training import DPTraining, clipped_sum
 from torch.nn import functional
 
 from fedveil.core.errors import InputError

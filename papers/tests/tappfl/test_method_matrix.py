@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fedveil_papers.device_cost import ratio_of
-from fedveil_papers.method_matrix import provable
+from fedveil_papers.tappfl.device_cost import ratio_of
+from fedveil_papers.tappfl.method_matrix import provable
 from tiny_preset import GAME
 
 Reproduced = Callable[..., tuple[dict[str, Any], Path, str]]

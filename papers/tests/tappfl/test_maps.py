@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fedveil_papers.maps import neighbour_agreement
+from fedveil_papers.tappfl.maps import neighbour_agreement
 
 Reproduced = Callable[..., tuple[dict[str, Any], Path, str]]
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from fedveil_papers.rate.accounting import account, post_processed
+from fedveil_papers.attri_fed.accounting import account, post_processed
 
 from fedveil.attacks import panel
 from fedveil.certificates import attribute_dp_epsilon, information_privacy_epsilon
