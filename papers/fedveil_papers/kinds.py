@@ -17,7 +17,7 @@ from fedveil_papers.shown import Shown
 EXPERIMENTS = {
     # Attri-Fed
     "attri-fed": "attri_fed.study:AttriFedStudy",
-    "attri-fed-accounting": "attri_fed.accounting:AttriFedAccounting",
+    "attri-fed-accounting": "attri_fed.accounting_study:AttriFedAccounting",
     # Honest-but-curious classifiers, and audits of them
     "audit-verdicts": "audit_verdicts:AuditVerdicts",
     "curious-distillation": "curious_distillation:CuriousDistillation",

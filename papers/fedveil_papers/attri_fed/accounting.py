@@ -1,4 +1,4 @@
-"""Attri-Fed's privacy accounting: ε from below, what the paper's formulas make of it, post-processing, guarantees.
+"""Attri-Fed's privacy accounting: ε from below, what the paper's formulas make of it, and post-processing.
 
 Symbols: ŷ is what is sent, u the attribute, v̂ the head's outputs, a function of ŷ; ε in nats, leakage in bits.
 
@@ -15,7 +15,7 @@ Symbols: ŷ is what is sent, u the attribute, v̂ the head's outputs, a function
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -36,11 +36,6 @@ from fedveil.core.randomness import numpy_generator
 from fedveil.core.standardise import Standardiser
 from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.rate.measuring import Released, server_view
-from fedveil_papers.attri_fed.study import AttriFedStudy, Method, weak_reading
-from fedveil_papers.shown import with_interval
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 _READER = Recipe(hidden=(256, 128), learning_rate=1e-3)
 
@@ -176,110 +171,3 @@ def _counted(
         return None  # nearly every record has another value: frequencies say nothing
     u = data.attribute(attribute).codes[data.rows(Split.TEST)]
     return plug_in_mutual_information(u, codes), plug_in_mutual_information(u, outputs[Split.TEST].argmax(axis=1))
-
-
-@dataclass(frozen=True)
-class AttriFedAccounting(AttriFedStudy):
-    """An Attri-Fed study whose rows also carry "accounting", "post_processing" and the shield's "guarantees".
-
-    Settings are those of `AttriFedStudy`.
-    """
-
-    kind: ClassVar[str] = "attri-fed-accounting"
-
-    def _measure(self, method: Method, game: dict[str, Any], participants: int, samples: int) -> dict[str, Any]:
-        data = self._load(method, participants * samples)
-        trained = self._train(method, game, data, participants)
-        measured = trained.measure(data, self.attribute, self.panel, self.seed)
-        after = trained.outputs and post_processed(trained.released, trained.outputs, measured.stranger, data)
-        counts = np.asarray(data.attribute(self.attribute).take(data.rows(Split.TRAIN)).counts, dtype=np.float64)
-        certificates = trained.shield.certificates(len(counts), counts / counts.sum())
-        return {
-            **trained.figures(measured, data),
-            "accounting": account(trained.released, data, self.attribute, seed=self.seed).as_dict(),
-            "post_processing": after and after.as_dict(),
-            "guarantees": [certificate.as_dict() for certificate in certificates],
-        }
-
-    def tables(self, found: dict[str, Any]) -> list[Table]:
-        """Return two tables: accounting, and what the head's outputs reveal beside what is sent."""
-        from rich.table import Table
-
-        accounting = Table(title=f"What is sent about {found['attribute']}: accounting")
-        headings = ["method", found["task"], "attackers", "weak: small network", "weak: privatiser"]
-        headings += ["ε of attribute DP ≥", "ε of information privacy ≥", "leakage at that ε, corrected", "printed"]
-        headings += ["Corollary 1: ε", "refuted", "rate certificate, sender known", "CERTIFIED accuracy ≤"]
-        post_processing = Table(
-            title=f"Post-processing: {found['attribute']} from the head's outputs, beside what is sent"
-        )
-        after_headings = ["method", "sent, balanced", "outputs, balanced", "outputs − sent", "bits, sent"]
-        after_headings += ["bits, outputs", "counted bits, sent", f"counted bits, predicted {found['task']}"]
-        for table, names in ((accounting, headings), (post_processing, after_headings)):
-            for name in names:
-                table.add_column(name, justify="left" if name == "method" else "right")
-        for row in found["rows"]:
-            proved, leakage = row["accounting"], row["accounting"]["leakage_at_that_epsilon"]
-            ceilings = [
-                f"{certificate['bound']:.3f}"
-                for certificate in row["guarantees"]
-                if certificate["quantity"] == "accuracy"
-            ]
-            accounting.add_row(
-                row["method"],
-                with_interval(row["accuracy"]),
-                with_interval(row["stranger"]["accuracy"]),
-                *(weak_reading(row, name) for name in ("network", "privatiser")),
-                *(f"{proved[name]['epsilon_at_least']:.3f}" for name in ("attribute_dp", "information_privacy")),
-                *(f"{leakage[name]:.2f}" for name in ("corrected", "printed")),
-                f"{proved['corollary1']['epsilon']:.3f}",
-                "yes" if proved["corollary1"]["refuted"] else "no",
-                f"{row['certificates']['sender known']['bound']:.2f}" if row["certificates"] else "–",
-                ceilings[0] if ceilings else "–",
-            )
-            after = row["post_processing"]
-            if after is None:
-                continue
-            counted = after["counted_bits"] or {}
-            post_processing.add_row(
-                row["method"],
-                with_interval(row["stranger"]["balanced_accuracy"]),
-                with_interval(after["balanced_accuracy"]),
-                with_interval(after["difference"]),
-                with_interval(after["bits_sent"]),
-                with_interval(after["bits_outputs"]),
-                *(f"{counted[name]:.3f}" if counted else "–" for name in ("sent", "prediction")),
-            )
-        return [accounting, post_processing]
-
-    def notes(self, found: dict[str, Any]) -> list[str]:
-        """Say what may be concluded, and what not."""
-        same = len({round(row["accounting"]["corollary1"]["epsilon"], 9) for row in found["rows"]}) == 1
-        value = (
-            "the same number for every method here, no protection included" if same else "computed from the prior alone"
-        )
-        return [
-            "ε is bounded from below by counting (chosen on validation people, counted on test people, 95%): it may be "
-            "larger, and no sample can say how much.",
-            "The leakage bound needs an upper bound on ε. At a lower bound it is the least that the theorem could "
-            "promise here: no upper bound on what leaks. As printed, with e^+ε, it may even fall below 0.",
-            f"Corollary 1's ε = ln(1/T) holds for every mechanism: {value}; it guarantees nothing.",
-            "Outputs are computed from what is sent: no attacker can gain by them (post-processing). Where a "
-            "difference lies above 0, the attackers on what is sent were too weak, and the larger reading counts for "
-            "both.",
-            *(str(printed["note"]) for printed in found["paper"] if "note" in printed),
-        ]
-
-    def draw(self, found: dict[str, Any], canvas: Any) -> None:
-        """Draw each method's proved ε beside Corollary 1's, and attackers' readings before and after the head."""
-        left, right = canvas.subplots(1, 2)
-        canvas.set_size_inches(9, 3.2)
-        rows = found["rows"]
-        proved = [row["accounting"]["information_privacy"]["epsilon_at_least"] for row in rows]
-        left.barh([row["method"] for row in rows], proved, color="steelblue")
-        left.axvline(rows[0]["accounting"]["corollary1"]["epsilon"], color="grey", linestyle=":", linewidth=1)
-        left.set_title("ε of information privacy, at least (dotted: Corollary 1)")
-        for row in rows:
-            readings = [row["stranger"]["balanced_accuracy"]["estimate"]]
-            readings += [row["post_processing"]["balanced_accuracy"]["estimate"]] if row["post_processing"] else []
-            right.plot(readings, [row["method"]] * len(readings), marker="o", markersize=3, linewidth=1)
-        right.set_title(f"{found['attribute']} read from what is sent, from outputs (balanced)")

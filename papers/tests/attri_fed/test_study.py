@@ -1,93 +1,103 @@
-"""The experiment attri-fed: methods with and without a code, the oracle and DP-SGD, end to end on few digits."""
+"""The experiments attri-fed and attri-fed-accounting, end to end on few digits."""
+
+from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
-from fedveil_papers import make_experiment
-from fedveil_papers.cli import run_experiment
+from attri_fed_settings import ACCOUNTING, STUDY
+from fedveil_papers.attri_fed.study import AttriFedStudy
+from fedveil_papers.kinds import make_experiment
 from fedveil_papers.preset import Preset
 from rich.console import Console
 
 from fedveil.core.errors import InputError
+from fedveil.studies.runner import Listener
 
-SMALL = {
-    "kind": "attri-fed",
-    "data": {
-        "source": "coloured_digits",
-        "target": "digit",
-        "attribute": "colour",
-        "test": 200,
-        "options": {"limit": 1500},
-    },
-    "participants": [2],
-    "samples": 100,
-    "game": {"width": 3, "initial_rounds": 1, "private_rounds": 2, "federated_rounds": 1, "steps": 2},
-    "methods": [
-        {"name": "none", "game": {"variant": "none"}},
-        {"name": "grey", "game": {"variant": "none"}, "data": {"greyscale": True}},
-        {"name": "eeo", "game": {"variant": "eeo"}},
-        {"name": "dp", "dp": {"epsilon": 8.0, "epochs": 1, "width": 3}},
-        {"name": "adversarial", "game": {"kind": "adversarial", "hidden": [8], "width": 4}},
-    ],
-    "panel": "logistic",
-}
+FIRST = {"participants", "observer", "attacker_name", "bits", "bytes", "bytes_ratio", "certified_bits", "spent"}
 
 
-def test_it_runs_end_to_end_and_rows_carry_what_is_promised(tmp_path):
-    preset = Preset("attri-fed/small", "small", [], [], experiment=make_experiment(SMALL, "here"))
-    run_experiment(preset, "quick", tmp_path, fresh=False, json=False, console=Console(quiet=True))
-    found = json.loads((tmp_path / "reproduced.json").read_text())["shows"]
-    rows = {row["method"]: row for row in found["rows"]}
-    assert set(rows) == {"none", "grey", "eeo", "dp", "adversarial"}
-    for row in rows.values():
-        assert row["participants"] == 2
-        assert 0 < row["bytes_ratio"] <= 1
-        assert row["server"]["balanced_accuracy"]["low"] <= row["server"]["balanced_accuracy"]["estimate"]
-    assert rows["none"]["bytes_ratio"] == 1.0
-    assert rows["eeo"]["bytes_ratio"] < 0.6
-    assert set(rows["eeo"]["certificates"]) == {"sender unknown", "sender known"}
-    assert rows["dp"]["spent"]["prv"] <= 8.5
+def reproduced(settings: dict[str, Any], folder: Path, console: Console) -> dict[str, Any]:
+    """Run a preset as the command does, and return its object."""
+    from fedveil_papers.cli import reproduce_preset
+
+    experiment = make_experiment(settings, "here")
+    preset = Preset("attri-fed/small", "small", [], [{"note": "as printed"}], experiment=experiment)
+    values = reproduce_preset(preset, "quick", folder, workers=0, console=console).values
+    assert json.loads((folder / "reproduced.json").read_text()) == values
+    return values
+
+
+def test_it_runs_end_to_end_and_shows_what_its_methods_do(tmp_path: Path) -> None:
+    values = reproduced(STUDY, tmp_path, Console(quiet=True))
+    cells = {cell["method"]: cell for cell in values["shows"]["rows"]}
+    assert set(cells) == {"none", "grey", "eeo", "dp", "adversarial"}
+    for cell in cells.values():
+        assert cell["participants"] == 2
+        assert 0 < cell["bytes_ratio"] <= 1
+        assert cell["server"]["balanced_accuracy"]["low"] <= cell["server"]["balanced_accuracy"]["estimate"]
+        assert cell["weak"]["network"]["attacker"] == "mlp-small"
+    assert cells["none"]["bytes_ratio"] == 1.0
+    assert cells["eeo"]["bytes_ratio"] < 0.6
+    assert set(cells["eeo"]["certificates"]) == {"sender unknown", "sender known"}
+    assert cells["dp"]["spent"]["prv"] <= 8.5
     assert (tmp_path / "small.png").is_file()
+    assert "weak" in cells["eeo"]["weak"]["privatiser"]["attacker"]  # marked as such, and never the headline
+    assert cells["none"]["weak"]["privatiser"] is None
+    assert cells["eeo"]["server"]["attacker"] in ("logistic", "mlp-small", "mlp-large")
+    rows = {(row["method"], row["attacker"], row["more"]["observer"]): row for row in values["rows"]}
+    assert len(rows) == len(values["rows"]) == 5 * 3 + 2  # a privatiser has eeo, and the adversarial game has one
     for row in rows.values():
-        assert row["weak"]["network"]["attacker"] == "mlp-small"
-    assert "weak" in rows["eeo"]["weak"]["privatiser"]["attacker"]  # marked as such, and never the headline
-    assert rows["none"]["weak"]["privatiser"] is None
-    assert rows["eeo"]["server"]["attacker"] in ("logistic", "mlp-small", "mlp-large")
+        assert set(row["more"]) == FIRST
+        assert (row["task"], row["attribute"], row["seeds"], row["paper"]) == ("digit", "colour", [0], {})
+        assert row["utility"]["accuracy"] == cells[row["method"]]["accuracy"]
+    server = rows["eeo", "retrained", "sender known"]
+    assert server["leakage"]["balanced_accuracy"] == cells["eeo"]["server"]["balanced_accuracy"]
+    assert server["more"]["certified_bits"] == cells["eeo"]["certificates"]["sender known"]["bound"]
+    assert rows["eeo", "cotrained", "sender unknown"]["leakage"]["accuracy"]["estimate"] <= 1
 
 
-def test_accounting_runs_end_to_end_and_says_what_it_does_not_prove(tmp_path):
-    methods = [
-        {"name": "none", "game": {"variant": "none"}},
-        {"name": "eeo", "game": {"variant": "eeo", "reach": 1}},
-        {"name": "certified", "game": {"variant": "none"}, "shield": {"kind": "certified", "sigma": 2.0}},
-    ]
-    told = {**SMALL, "kind": "attri-fed-accounting", "methods": methods}
-    preset = Preset("attri-fed/small", "small", [], [], experiment=make_experiment(told, "here"))
+def test_what_is_measured_is_read_back_whatever_the_process(tmp_path: Path) -> None:
+    experiment = make_experiment({**STUDY, "methods": STUDY["methods"][2:3], "vary": {"width": [2, 3]}}, "here")
+    assert isinstance(experiment, AttriFedStudy)
+    results = experiment.run(tmp_path)
+    assert [cell.point for cell in results.cells] == [{"width": 2}, {"width": 3}]
+    assert [row.more["width"] for row in experiment.rows(results)] == [2] * 4 + [3] * 4
+    assert experiment.run(tmp_path, listener=Listener(finished=pytest.fail)) == results
+    experiment.parts()[1].file(tmp_path).unlink()
+    assert experiment.run(tmp_path, workers=1) == results
+
+
+def test_accounting_runs_end_to_end_and_says_what_it_does_not_prove(tmp_path: Path) -> None:
     console = Console(record=True, width=300, file=io.StringIO())
-    run_experiment(preset, "quick", tmp_path, fresh=False, json=False, console=console)
-    found = json.loads((tmp_path / "reproduced.json").read_text())["shows"]
-    rows = {row["method"]: row for row in found["rows"]}
-    stated = {row["accounting"]["corollary1"]["epsilon"] for row in rows.values()}
+    values = reproduced(ACCOUNTING, tmp_path, console)
+    cells = {cell["method"]: cell for cell in values["shows"]["rows"]}
+    stated = {cell["accounting"]["corollary1"]["epsilon"] for cell in cells.values()}
     assert len(stated) == 1  # unprotected or not
-    assert all(row["accounting"]["attribute_dp"]["epsilon_at_least"] >= 0 for row in rows.values())
-    assert {one["quantity"] for one in rows["certified"]["guarantees"]} == {
-        "advantage",
-        "balanced accuracy",
-        "accuracy",
-    }
-    proved = next(one["bound"] for one in rows["certified"]["guarantees"] if one["quantity"] == "accuracy")
-    assert rows["certified"]["stranger"]["accuracy"]["low"] <= proved < 0.5
-    assert rows["certified"]["post_processing"] is None
-    assert rows["none"]["guarantees"] == rows["eeo"]["guarantees"] == []
-    assert rows["eeo"]["post_processing"]["difference"]["low"] <= 0.1
+    assert all(cell["accounting"]["attribute_dp"]["epsilon_at_least"] >= 0 for cell in cells.values())
+    guarantees = {certificate["quantity"]: certificate["bound"] for certificate in cells["certified"]["guarantees"]}
+    assert set(guarantees) == {"advantage", "balanced accuracy", "accuracy"}
+    assert cells["certified"]["stranger"]["accuracy"]["low"] <= guarantees["accuracy"] < 0.5
+    assert cells["certified"]["post_processing"] is None
+    assert cells["none"]["guarantees"] == cells["eeo"]["guarantees"] == []
+    assert cells["eeo"]["post_processing"]["difference"]["low"] <= 0.1
     text = console.export_text()
     assert "the same number for every method here, no protection included; it guarantees nothing" in text
     assert "no upper bound on what leaks" in text
+    assert "as printed" in text
+    outputs = {row["method"]: row for row in values["rows"] if row["more"].get("reads") == "outputs"}
+    assert set(outputs) == set(cells)
+    assert outputs["certified"]["leakage"] is None
+    assert outputs["certified"]["more"]["certified_accuracy"] == guarantees["accuracy"]
+    assert outputs["eeo"]["leakage"]["difference_to_sent"] == cells["eeo"]["post_processing"]["difference"]
+    assert {row["more"]["corollary1_epsilon"] for row in outputs.values()} == stated
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"data": {"source": "coloured_digits"}}, "give target"),
         ({"participants": [0]}, "at least 1"),
@@ -99,21 +109,20 @@ def test_accounting_runs_end_to_end_and_says_what_it_does_not_prove(tmp_path):
         ({"methods": [{"name": "a", "dp": {"epsilon": 0.0}}]}, "above 0"),
     ],
 )
-def test_what_cannot_be_run_is_told_in_one_line(change, told):
-    with pytest.raises(InputError, match=told):
-        make_experiment({**SMALL, **change}, "here").check()
+def test_what_cannot_be_run_is_refused_in_one_line(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_experiment({**STUDY, **change}, "here").check()
 
 
-def test_more_participants_than_records_are_refused(tmp_path):
-    preset = Preset("attri-fed/small", "small", [], [], experiment=make_experiment({**SMALL, "samples": 10**6}, "here"))
-    with pytest.raises(InputError, match="fewer participants"):
-        run_experiment(preset, "quick", tmp_path, fresh=False, json=False, console=Console(quiet=True))
+def test_more_participants_than_records_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="choose fewer participants"):
+        make_experiment({**STUDY, "samples": 10**6}, "here").run(tmp_path)
 
 
-def test_tables_have_an_oracle_that_leaves_out_columns(tmp_path):
+def test_tables_have_an_oracle_that_leaves_out_columns(tmp_path: Path) -> None:
     none = {"variant": "none", "initial_rounds": 3}
-    told = {
-        **SMALL,
+    settings = {
+        **STUDY,
         "data": {"source": "adult", "target": "income", "attribute": "sex", "test": 2000, "options": {"tasks": False}},
         "samples": 300,
         "methods": [
@@ -121,8 +130,9 @@ def test_tables_have_an_oracle_that_leaves_out_columns(tmp_path):
             {"name": "oracle", "game": none, "shield": {"kind": "drop-columns", "columns": 5, "attribute": "sex"}},
         ],
     }
-    preset = Preset("attri-fed/small", "small", [], [], experiment=make_experiment(told, "here"))
-    run_experiment(preset, "quick", tmp_path, fresh=False, json=False, console=Console(quiet=True))
-    rows = {row["method"]: row for row in json.loads((tmp_path / "reproduced.json").read_text())["shows"]["rows"]}
-    read = {name: row["server"]["balanced_accuracy"]["estimate"] for name, row in rows.items()}
-    assert read["oracle"] < read["none"] - 0.02
+    experiment = make_experiment(settings, "here")
+    assert isinstance(experiment, AttriFedStudy)
+    read = {cell.method: cell.server.balanced_accuracy for cell in experiment.run(tmp_path).cells}
+    assert read["oracle"] is not None
+    assert read["none"] is not None
+    assert read["oracle"].estimate < read["none"].estimate - 0.02
