@@ -1,10 +1,10 @@
-"""What a round costs one device: its own processor's seconds, all methods timed by turns in one process."""
+"""What a round costs one device in processor seconds; all methods are timed by turns in one process."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ import torch
 from fedveil.config.cells import load_data, make_federation, make_game
 from fedveil.federation.exchange import send_updates
 from fedveil.federation.run import Run
+from fedveil_papers.rows import Figure
 
 if TYPE_CHECKING:
     from fedveil.studies.check import Plan
@@ -25,7 +26,7 @@ def device_seconds(plan: Plan, points: Sequence[Point], repeats: int = REPEATS) 
 
     The device is the one of median size. Its work is its local epochs and its shield on the update; neither the
     server's part nor the shield on inputs or releases is counted. Methods take turns, so that a busy moment of the
-    machine falls on all of them, after a turn each that is not counted; one thread.
+    machine affects all of them; the first turn of each is not counted. One thread is used.
     """
     seed = plan.study.seeds[0]
     data = load_data(plan.study, seed)
@@ -57,14 +58,14 @@ def _one_round(run: Run, number: int) -> float:
     return time.process_time() - started
 
 
-def ratio_of(seconds: list[float] | None, reference: list[float]) -> dict[str, Any] | None:
-    """Return how many times the reference's seconds: the median over turns, its low and high the quartiles.
+def ratio_of(seconds: list[float] | None, reference: list[float]) -> Figure | None:
+    """Return seconds as a multiple of the reference's: the median over turns, with the quartiles as low and high.
 
-    >>> ratio_of([2.0, 4.0, 6.0], [1.0, 2.0, 2.0])["estimate"]
+    >>> ratio_of([2.0, 4.0, 6.0], [1.0, 2.0, 2.0]).estimate
     2.0
     """
     if seconds is None:
         return None
     ratios = np.array(seconds) / np.maximum(np.array(reference), 1e-9)
     low, middle, high = (float(value) for value in np.quantile(ratios, [0.25, 0.5, 0.75]))
-    return {"estimate": middle, "low": low, "high": high}
+    return Figure(middle, low, high)

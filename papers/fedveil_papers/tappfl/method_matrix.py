@@ -1,19 +1,23 @@
-"""Methods against what is asked of them: task-agnostic, efficient, provable, accurate; each cell measured (Table 1)."""
+"""Methods against four wishes, task-agnostic, efficient, provable and accurate; each cell is measured (Table 1)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from fedveil.config.cells import load_data, make_game
 from fedveil.core.errors import InputError
+from fedveil.games.game import DataShape
 from fedveil.studies.hypervolume import estimate_of
-from fedveil.studies.hypervolume import shown as plain_figure
-from fedveil_papers.device_cost import device_seconds, ratio_of
-from fedveil_papers.shown import PaperFigures, Played, Shown, at, cells_of, named_method, with_interval
-from fedveil_papers.spending import most_spent, spent_in_words
+from fedveil.studies.hypervolume import shown as finite
+from fedveil_papers.drawing import error_bars
+from fedveil_papers.rows import Figure, PaperFigures, Row, printed
+from fedveil_papers.shown import Played, Shown, at, cells_of, named_method, with_interval
+from fedveil_papers.tappfl.device_cost import Point, device_seconds, ratio_of
+from fedveil_papers.tappfl.spending import Spent, most_spent
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,18 +25,83 @@ if TYPE_CHECKING:
     from fedveil.studies.check import Plan
     from fedveil.studies.results import CellResult
 
-ASKED = ("task-agnostic", "efficient", "provable", "accurate")
+WISHES = ("task-agnostic", "efficient", "provable", "accurate")
 
 
 @dataclass(frozen=True)
-class MethodMatrix(Shown):
+class MatrixRow:
+    """A method at a strength.
+
+    Attributes:
+        method, strength: which.
+        paper_name: what the paper calls the method.
+        reads: what its game may read: x, u, y.
+        seconds_per_round: one device's processor seconds; None where nothing is trained.
+        times_reference: these as a multiple of the reference's.
+        bytes_per_round: sent by each device.
+        spent: ε that noise has spent; None without noise.
+        certificates: what is certified about its releases, for all seeds, as JSON values.
+        utility, utility_lost: accuracy of the task, and by how much the reference's is higher.
+        leakage: balanced accuracy of retrained attackers.
+    """
+
+    method: str
+    strength: float | None
+    paper_name: str | None
+    reads: Sequence[str]
+    seconds_per_round: float | None
+    times_reference: Figure | None
+    bytes_per_round: float | None
+    spent: Spent | None
+    certificates: Sequence[Mapping[str, Any]]
+    utility: Figure | None
+    utility_lost: Figure | None
+    leakage: Figure | None
+
+    @property
+    def provable(self) -> str:
+        """What the method guarantees, in words."""
+        words = [] if self.spent is None else [str(self.spent)]
+        words += [
+            f"{certificate['quantity']} ≤ {certificate['bound']:.3f}"
+            for certificate in self.certificates
+            if certificate["quantity"] == "balanced accuracy"
+        ]
+        return "; ".join(words) or "none"
+
+
+@dataclass(frozen=True)
+class Block:
+    """All methods on one task and attribute of one study; `chance` is the balanced accuracy of guessing."""
+
+    study: str
+    data: str
+    task: str
+    attribute: str
+    seeds: Sequence[int]
+    chance: float
+    rows: Sequence[MatrixRow]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All blocks, why some methods have no figures, and the paper's ticks by method and source."""
+
+    blocks: Sequence[Block]
+    unmeasured: Mapping[str, str]
+    paper: Mapping[str, Mapping[str, Mapping[str, bool]]]
+
+
+@dataclass(frozen=True)
+class MethodMatrix(Shown[Matrix]):
     """A row per method and strength of one study, and a row for each method that could not be measured.
 
     - task-agnostic: whether the game's stages declare to read y. The engine withholds what is not declared.
     - efficient: one device's processor seconds and bytes sent per round, and the seconds as a multiple of the
-      reference's, timed by turns in one process.
-    - provable: certificates on what is released, and the ε spent by noise; what each is about.
-    - accurate: utility less than the reference's, paired over people; retrained attackers' leakage beside.
+      reference's; methods are timed by turns in one process.
+    - provable: certificates on what is released, and the ε spent by noise, with what each is about.
+    - accurate: how much utility is lost against the reference, paired over people, beside the leakage to retrained
+      attackers.
 
     Attributes:
         reference: the method without a defence.
@@ -46,10 +115,7 @@ class MethodMatrix(Shown):
     unmeasured: dict[str, str] = field(default_factory=dict)
 
     def check(self, plans: Sequence[Plan]) -> None:
-        """The reference must be trained, once."""
-        from fedveil.config.cells import load_data, make_game
-        from fedveil.games.game import DataShape
-
+        """Refuse studies whose reference has several strengths or trains nothing."""
         for plan in plans:
             method = named_method(plan, self.reference, self.kind)
             shape = DataShape.of(load_data(plan.study, plan.study.seeds[0]))
@@ -61,167 +127,197 @@ class MethodMatrix(Shown):
             for name in self.names:
                 named_method(plan, name, self.kind)
 
-    def gather(self, played: Sequence[Played], paper: PaperFigures) -> dict[str, Any]:
+    def gather(self, played: Sequence[Played], paper: PaperFigures) -> Matrix:
         """Return all rows; a block per study, task and attribute."""
         blocks = []
-        for one in played:
-            points = [(method.name, strength) for method in one.plan.methods for strength in cells_of(one, method.name)]
-            seconds = device_seconds(one.plan, points)
-            for task in one.results.tasks:
-                for attribute in one.results.attributes:
-                    rows = [self._row(one, point, seconds, task, attribute) for point in points]
-                    start = {"study": one.results.name, "data": one.plan.study.data.source, "task": task}
-                    chance = one.results.frontier(task, attribute).chance
-                    blocks.append({**start, "attribute": attribute, "chance": chance, "rows": rows})
-        printed = {
-            name: {one["source"]: one["marks"] for one in paper if one.get("method") == name and "marks" in one}
-            for name in dict.fromkeys(str(one["method"]) for one in paper if "marks" in one)
+        for study in played:
+            points = [
+                (method.name, strength) for method in study.plan.methods for strength in cells_of(study, method.name)
+            ]
+            seconds = device_seconds(study.plan, points)
+            for task in study.results.tasks:
+                for attribute in study.results.attributes:
+                    blocks.append(self._block(study, seconds, task, attribute))
+        ticks = [entry for entry in paper if "marks" in entry]
+        names = dict.fromkeys(str(entry["method"]) for entry in ticks)
+        by_method = {
+            name: {source: given["marks"] for source, given in printed(ticks, {"method": name}).items()}
+            for name in names
         }
-        return {"kind": self.kind, "blocks": blocks, "unmeasured": dict(self.unmeasured), "paper": printed}
+        return Matrix(blocks, dict(self.unmeasured), by_method)
+
+    def _block(self, played: Played, seconds: Mapping[Point, list[float] | None], task: str, attribute: str) -> Block:
+        rows = [self._row(played, point, seconds, task, attribute) for point in seconds]
+        chance = played.results.frontier(task, attribute).chance
+        return Block(
+            played.results.name, played.plan.study.data.source, task, attribute, played.plan.study.seeds, chance, rows
+        )
 
     def _row(
         self,
         played: Played,
-        point: tuple[str, float | None],
-        seconds: dict[tuple[str, float | None], list[float] | None],
+        point: Point,
+        seconds: Mapping[Point, list[float] | None],
         task: str,
         attribute: str,
-    ) -> dict[str, Any]:
+    ) -> MatrixRow:
         name, strength = point
         cells = cells_of(played, name)[strength]
         (base,) = [key for key in seconds if key[0] == self.reference]
-        frontier = played.results.frontier(task, attribute)
-        own, without = (
-            next(one for one in frontier.points if (one.method, one.strength) == key) for key in (point, base)
-        )
-        lost = np.concatenate(
-            [[without.utility.estimate - own.utility.estimate], without.utility_draws - own.utility_draws]
-        )
-        mine, reference = seconds[point], seconds[base]
-        assert reference is not None
-        return {
-            "method": name,
-            "strength": strength,
-            "paper_name": self.names.get(name),
-            "reads": _reads(played, name, strength),
-            "seconds_per_round": None if mine is None else float(np.median(mine)),
-            "times_reference": ratio_of(mine, reference),
-            "bytes_per_round": _bytes(cells),
-            "spent": most_spent(played.plan, cells),
-            "certificates": weakest_certificates([cell.result["certificates"].get(attribute, []) for cell in cells]),
-            "utility": plain_figure(own.utility),
-            "utility_lost": plain_figure(estimate_of(lost)),
-            "leakage": plain_figure(own.leakage),
+        figures = {
+            (figure.method, figure.strength): figure for figure in played.results.frontier(task, attribute).points
         }
+        defended, bare = figures[point], figures[base]
+        lost = np.concatenate(
+            [[bare.utility.estimate - defended.utility.estimate], bare.utility_draws - defended.utility_draws]
+        )
+        device, reference = seconds[point], seconds[base]
+        assert reference is not None
+        return MatrixRow(
+            name,
+            strength,
+            self.names.get(name),
+            _reads(played, name, strength),
+            None if device is None else float(np.median(device)),
+            ratio_of(device, reference),
+            _bytes(cells),
+            most_spent(played.plan, cells),
+            weakest_certificates([cell.result["certificates"].get(attribute, []) for cell in cells]),
+            Figure.of(finite(defended.utility)),
+            Figure.of(finite(estimate_of(lost))),
+            Figure.of(finite(defended.leakage)),
+        )
 
-    def tables(self, found: dict[str, Any]) -> list[Table]:
-        """The paper's ticks, then what was measured."""
-        from rich.table import Table
-        from rich.text import Text
-
-        ticks = Table(title="What the paper says (✓), by source", title_justify="left")
-        for heading in ("method", "source", *ASKED):
-            ticks.add_column(heading)
-        for name, sources in found["paper"].items():
-            for source, given in sources.items():
-                ticks.add_row(Text(name), Text(source), *("✓" if given.get(one) else "" for one in ASKED))
-        made = [ticks] if found["paper"] else []
-        for block in found["blocks"]:
-            title = f"Measured: {block['data']}, {block['task']} against {block['attribute']}"
-            table = Table(title=Text(title), title_justify="left")
-            costs = ("s per round", "× none", "kB up")
-            for heading in ("method", "at", "game reads", *costs, "provable", "accuracy lost", "leaks"):
-                table.add_column(heading)
-            for row in block["rows"]:
-                trained = row["seconds_per_round"] is not None
-                table.add_row(
-                    Text(row["method"] + (f" ({row['paper_name']})" if row["paper_name"] else "")),
-                    at(row["strength"]),
-                    ", ".join(row["reads"]) or "–",
-                    f"{row['seconds_per_round']:.3f}" if trained else "no training",
-                    with_interval(row["times_reference"], 2),
-                    f"{row['bytes_per_round'] / 1000:.1f}" if trained else "0",
-                    Text(provable(row)),
-                    with_interval(row["utility_lost"]),
-                    with_interval(row["leakage"]),
-                )
-            for name in found["unmeasured"]:
-                table.add_row(Text(name), "", "not measured", *[""] * 6)
-            made.append(table)
-        return made
-
-    def notes(self, found: dict[str, Any]) -> list[str]:
-        """Say what the columns are, and why a method has none."""
-        missing = [f"{name}: not measured: {why}." for name, why in found["unmeasured"].items()]
+    def rows(self, results: Matrix) -> list[Row]:
+        """Return each method at each strength: what it costs, what it loses, what is proved."""
         return [
-            *missing,
+            Row(
+                method=row.method,
+                strength=row.strength,
+                task=block.task,
+                attribute=block.attribute,
+                attacker="retrained",
+                seeds=block.seeds,
+                utility={"accuracy": row.utility, "accuracy_lost": row.utility_lost},
+                leakage={"balanced_accuracy": row.leakage},
+                paper=results.paper.get(row.method, {}),
+                more={
+                    "study": block.study,
+                    "data": block.data,
+                    "reads": row.reads,
+                    "seconds_per_round": row.seconds_per_round,
+                    "times_reference": None if row.times_reference is None else row.times_reference.as_dict(),
+                    "bytes_per_round": row.bytes_per_round,
+                    "provable": row.provable,
+                },
+            )
+            for block in results.blocks
+            for row in block.rows
+        ]
+
+    def tables(self, results: Matrix) -> list[Table]:
+        """Return the paper's ticks, then what was measured."""
+        ticks = [_ticks_table(results)] if results.paper else []
+        return [*ticks, *(_measured_table(block, results.unmeasured) for block in results.blocks)]
+
+    def notes(self, results: Matrix) -> list[str]:
+        """Say what the columns are, and why a method has no figures."""
+        return [
+            *(f"{name}: not measured: {why}." for name, why in results.unmeasured.items()),
             "game reads: what the game's stages declare; the engine withholds the rest, so a game without y is "
             "task-agnostic in fact. s per round: processor seconds of one device of median size, one thread, methods "
             "by turns; × none: median and quartiles over turns. kB up: sent per device and round.",
             "accuracy lost: against no defence, paired over test people. leaks: balanced accuracy of retrained "
-            "attackers. An ε on updates bounds what updates tell, and nothing about representations.",
+            "attackers. An ε on updates bounds what updates reveal, and nothing about representations.",
         ]
 
-    def draw(self, found: dict[str, Any], canvas: Any) -> None:
-        """Seconds, accuracy lost and leakage as bars, method by method."""
-        blocks = found["blocks"]
-        most = max(len(block["rows"]) for block in blocks)
-        canvas.set_size_inches(10.5, 0.32 * most * len(blocks) + 1.2)
-        grid = canvas.subplots(len(blocks), 3, squeeze=False, sharey="row")
-        for line, block in zip(grid, blocks, strict=True):
-            rows = block["rows"][::-1]
-            labels = [" ".join([row["method"], at(row["strength"])]).strip() for row in rows]
+    def draw(self, results: Matrix, canvas: Any) -> None:
+        """Draw seconds, accuracy lost and leakage as bars, method by method."""
+        most = max(len(block.rows) for block in results.blocks)
+        canvas.set_size_inches(10.5, 0.32 * most * len(results.blocks) + 1.2)
+        grid = canvas.subplots(len(results.blocks), 3, squeeze=False, sharey="row")
+        for axes_row, block in zip(grid, results.blocks, strict=True):
+            rows = block.rows[::-1]
+            labels = [" ".join([row.method, at(row.strength)]).strip() for row in rows]
             columns = (
-                ("times_reference", "device seconds per round, × no defence"),
-                ("utility_lost", f"accuracy of {block['task']} lost"),
-                ("leakage", f"retrained attackers on {block['attribute']} (dashed: guessing)"),
+                ([row.times_reference for row in rows], "device seconds per round, × no defence"),
+                ([row.utility_lost for row in rows], f"accuracy of {block.task} lost"),
+                ([row.leakage for row in rows], f"retrained attackers on {block.attribute} (dashed: guessing)"),
             )
-            for axes, (name, words) in zip(line, columns, strict=True):
-                figures = [row[name] or {"estimate": 0.0, "low": 0.0, "high": 0.0} for row in rows]
-                values = [figure["estimate"] for figure in figures]
-                spread = [[abs(one["estimate"] - one[end]) for one in figures] for end in ("low", "high")]
-                axes.barh(labels, values, xerr=spread, color="#0072b2", alpha=0.8, error_kw={"elinewidth": 0.7})
+            for axes, (figures, words) in zip(axes_row, columns, strict=True):
+                values = [0.0 if figure is None else figure.estimate for figure in figures]
+                bars = {"color": "#0072b2", "alpha": 0.8, "error_kw": {"elinewidth": 0.7}}
+                axes.barh(labels, values, xerr=error_bars(figures), **bars)
                 axes.set_xlabel(words, fontsize=8)
                 axes.tick_params(labelsize=7.5)
-            line[2].axvline(block["chance"], color="#c25400", linestyle="--", linewidth=0.9)
+            axes_row[2].axvline(block.chance, color="#c25400", linestyle="--", linewidth=0.9)
 
 
-def weakest_certificates(by_seed: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _ticks_table(results: Matrix) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="What the paper says (✓), by source", title_justify="left")
+    for heading in ("method", "source", *WISHES):
+        table.add_column(heading)
+    for name, sources in results.paper.items():
+        for source, given in sources.items():
+            table.add_row(Text(name), Text(source), *("✓" if given.get(wish) else "" for wish in WISHES))
+    return table
+
+
+def _measured_table(block: Block, unmeasured: Mapping[str, str]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    title = f"Measured: {block.data}, {block.task} against {block.attribute}"
+    table = Table(title=Text(title), title_justify="left")
+    costs = ("s per round", "× none", "kB up")
+    for heading in ("method", "at", "game reads", *costs, "provable", "accuracy lost", "leaks"):
+        table.add_column(heading)
+    for row in block.rows:
+        sent = 0.0 if row.bytes_per_round is None else row.bytes_per_round
+        table.add_row(
+            Text(row.method + (f" ({row.paper_name})" if row.paper_name else "")),
+            at(row.strength),
+            ", ".join(row.reads) or "–",
+            "no training" if row.seconds_per_round is None else f"{row.seconds_per_round:.3f}",
+            with_interval(row.times_reference, 2),
+            "0" if row.seconds_per_round is None else f"{sent / 1000:.1f}",
+            Text(row.provable),
+            with_interval(row.utility_lost),
+            with_interval(row.leakage),
+        )
+    for name in unmeasured:
+        table.add_row(Text(name), "", "not measured", *[""] * 6)
+    return table
+
+
+def weakest_certificates(by_seed: Sequence[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
     """Return, of each quantity that every seed certifies, the certificate that holds for all seeds: the weakest.
 
-    >>> one, other = ({"quantity": "balanced accuracy", "direction": "upper", "bound": bound} for bound in (0.6, 0.7))
-    >>> weakest_certificates([[one], [other]])[0]["bound"], weakest_certificates([[one], []])
+    >>> low, high = ({"quantity": "balanced accuracy", "direction": "upper", "bound": bound} for bound in (0.6, 0.7))
+    >>> weakest_certificates([[low], [high]])[0]["bound"], weakest_certificates([[low], []])
     (0.7, [])
     """
-    found = []
-    for told in dict.fromkeys((one["quantity"], one["direction"]) for one in by_seed[0]):
-        same = [[one for one in own if (one["quantity"], one["direction"]) == told] for own in by_seed]
+    weakest = []
+    for quantity, direction in dict.fromkeys((stated["quantity"], stated["direction"]) for stated in by_seed[0]):
+        same = [
+            [stated for stated in seed if (stated["quantity"], stated["direction"]) == (quantity, direction)]
+            for seed in by_seed
+        ]
         if all(same):
-            tightest, weakest = (min, max) if told[1] == "upper" else (max, min)
-            found.append(weakest((tightest(own, key=_bound) for own in same), key=_bound))
-    return found
+            tight, weak = (min, max) if direction == "upper" else (max, min)
+            weakest.append(weak((tight(seed, key=_bound) for seed in same), key=_bound))
+    return weakest
 
 
-def _bound(certificate: dict[str, Any]) -> float:
+def _bound(certificate: Mapping[str, Any]) -> float:
     return float(certificate["bound"])
-
-
-def provable(row: dict[str, Any]) -> str:
-    """Return what a row's method guarantees, in words."""
-    words = [spent_in_words(row["spent"])] if row["spent"] else []
-    words += [
-        f"{one['quantity']} ≤ {one['bound']:.3f}"
-        for one in row["certificates"]
-        if one["quantity"] == "balanced accuracy"
-    ]
-    return "; ".join(words) or "none"
 
 
 def _reads(played: Played, name: str, strength: float | None) -> list[str]:
     """Return what the engine lets the method's game read, attributes as u."""
-    from fedveil.config.cells import load_data, make_game
-    from fedveil.games.game import DataShape
-
     shape = DataShape.of(load_data(played.plan.study, played.plan.study.seeds[0]))
     stages = make_game(played.plan.method(name), strength).stages(shape)
     read = {what.partition(":")[0] for stage in stages for what in stage.reads}
@@ -231,5 +327,5 @@ def _reads(played: Played, name: str, strength: float | None) -> list[str]:
 def _bytes(cells: Sequence[CellResult]) -> float | None:
     """Return bytes sent per device and round of the last stage, as the cells' rounds recorded them."""
     rounds = [record for cell in cells for record in cell.metrics if record["stage"] == cell.metrics[-1]["stage"]]
-    spoke = sum(record["devices"] - record["silent"] for record in rounds)
-    return sum(record["bytes_up"] for record in rounds) / spoke if spoke else None
+    sent = sum(record["devices"] - record["silent"] for record in rounds)
+    return sum(record["bytes_up"] for record in rounds) / sent if sent else None

@@ -40,13 +40,13 @@ def test_neighbours_agree_as_one_by_one() -> None:
         distances[person] = np.inf
         hits.append(codes[distances.argmin()] == codes[person])
     expected = np.mean([np.mean([hit for hit, code in zip(hits, codes, strict=True) if code == k]) for k in range(3)])
-    found = neighbour_agreement(vectors, codes)
-    assert found is not None
-    assert found["estimate"] == pytest.approx(expected)
+    agreement = neighbour_agreement(vectors, codes)
+    assert agreement is not None
+    assert agreement.estimate == pytest.approx(expected)
     assert neighbour_agreement(vectors[:1], codes[:1]) is None
 
 
 def test_equal_vectors_agree_by_chance_only() -> None:
-    found = neighbour_agreement(np.zeros((40, 2)), np.arange(40) % 2)
-    assert found is not None
-    assert found["estimate"] == pytest.approx(19 / 39)
+    agreement = neighbour_agreement(np.zeros((40, 2)), np.arange(40) % 2)
+    assert agreement is not None
+    assert agreement.estimate == pytest.approx(19 / 39)
