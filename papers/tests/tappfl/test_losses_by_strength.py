@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_preset import ROW_KEYS
 
 Reproduced = Callable[..., tuple[dict[str, Any], Path, str]]
 
@@ -32,6 +33,12 @@ def test_the_losses_are_the_recorded_ones(reproduced: Reproduced) -> None:
         assert line["slope"]["low"] < line["slope"]["estimate"] < line["slope"]["high"]
         assert 0 <= line["r_squared"] <= 1
     assert 0 < panel["entropy_nats"] <= math.log(2)
+    assert all(set(row) == ROW_KEYS for row in found["rows"])
+    losses = {row["strength"]: row["more"]["losses"] for row in found["rows"] if "losses" in row["more"]}
+    assert losses == {point["strength"]: point["losses"] for point in panel["points"]}
+    lines = {row["more"]["line"]: row["more"] for row in found["rows"] if "line" in row["more"]}
+    assert set(lines) == {"CE", "JSD", "retrained bits"}
+    assert lines["CE"]["slope"] == panel["lines"]["CE"]["slope"]
     assert (folder / "tiny.png").read_bytes().startswith(b"\x89PNG")
     assert found["shows"]["picture"] == "tiny.png"
     assert json.loads((folder / "reproduced.json").read_text()) == found

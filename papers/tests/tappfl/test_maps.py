@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fedveil_papers.tappfl.maps import neighbour_agreement
+from tiny_preset import ROW_KEYS
 
 Reproduced = Callable[..., tuple[dict[str, Any], Path, str]]
 
@@ -18,14 +19,17 @@ def test_maps_of_raw_inputs_and_of_every_strength(reproduced: Reproduced) -> Non
     found, folder, said = reproduced("maps", drop_columns=[0, 1])
     (row,) = found["shows"]["rows"]
     assert [panel["title"] for panel in row["panels"]] == ["raw x", "r, λ = 0", "r, λ = 0.5", "r, λ = 1"]
-    judged = {
-        (one["method"], one["strength"]): one["leakage"] for one in found["rows"] if one["attacker"] == "retrained"
-    }
+    assert all(set(cell) == ROW_KEYS for cell in found["rows"])
+    judged, mapped = (
+        {(cell["method"], cell["strength"]): cell["leakage"] for cell in found["rows"] if cell["attacker"] == attacker}
+        for attacker in ("retrained", "nearest neighbour")
+    )
     points = [("drop-columns", 0), ("tappfl", 0), ("tappfl", 0.5), ("tappfl", 1)]
     for panel, point in zip(row["panels"], points, strict=True):
         assert len(panel["map"][0]) == len(panel["map"][1]) == len(panel["codes"])
         assert set(panel["codes"]) <= set(range(len(row["values"])))
         assert panel["retrained_balanced_accuracy"]["estimate"] == judged[point]["balanced_accuracy"]["estimate"]
+        assert mapped[point]["balanced_accuracy"] == panel["neighbour_in_space"]
         assert 0 <= panel["neighbour_in_space"]["low"] <= panel["neighbour_in_space"]["estimate"] <= 1
     assert (folder / "tiny.png").read_bytes().startswith(b"\x89PNG")
     assert "1-NN" in said

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_preset import GAME, TAPPFL
+from tiny_preset import GAME, ROW_KEYS, TAPPFL
 
 from fedveil.shields.dp.gaussian import DPGaussian
 from fedveil.studies.results import open_study
@@ -56,7 +56,15 @@ def test_matched_utility_and_what_was_spent(reproduced: Reproduced) -> None:
     assert "unreachable" in said
     assert "co-trained adversary (weak)" in said
     assert "TAPPFL is best" in said
-    spent = {(one["method"], one["strength"]): one["spent"] for one in panel["points"]}
+    assert all(set(row) == ROW_KEYS for row in found["rows"])
+    matched = [row for row in found["rows"] if row["more"].get("matched")]
+    assert {row["leakage"]["balanced_accuracy"]["estimate"] for row in matched} == {0.01, 0.6, 0.99}
+    for row in matched:
+        level = [0.01, 0.6, 0.99].index(row["leakage"]["balanced_accuracy"]["estimate"])
+        assert row["utility"]["accuracy"] == panel["matched"][row["attacker"]][row["method"]]["utility"][level]
+        assert row["more"]["reachable"] == (row["utility"]["accuracy"] is not None)
+        assert row["seeds"] == [0]
+    spent = {(point["method"], point["strength"]): point["spent"] for point in panel["points"]}
     # Every device speaks in both rounds; a release is one message.
     assert spent["noise on updates", 5]["epsilon"] == pytest.approx(DPGaussian(5.0, 1.0).spent(2).bound)
     assert spent["noise on releases", 50]["epsilon"] == pytest.approx(DPGaussian(50.0, 1.0).spent(1).bound)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fedveil_papers.rows import Figure
 from fedveil_papers.tappfl.device_cost import ratio_of
-from fedveil_papers.tappfl.method_matrix import provable
-from tiny_preset import GAME
+from tiny_preset import GAME, ROW_KEYS
 
 Reproduced = Callable[..., tuple[dict[str, Any], Path, str]]
 METHODS = [
@@ -54,12 +54,17 @@ def test_every_cell_is_measured(reproduced: Reproduced) -> None:
     assert found["shows"]["unmeasured"] == {"MPC": "needs Flower's SecAgg+"}
     assert found["shows"]["paper"]["MPC"] == {"Table 1": {"provable": True, "accurate": True}}
     assert "not measured: needs Flower's SecAgg+" in said
-    assert provable(rows["certified"]).startswith("balanced accuracy ≤")
-    assert provable(rows["noise"]).startswith("ε = ")
-    assert provable(rows["tappfl"]) == "none"
+    assert all(set(row) == ROW_KEYS for row in found["rows"])
+    measured = {row["method"]: row for row in found["rows"] if "provable" in row["more"]}
+    assert set(measured) == set(rows)
+    assert measured["certified"]["more"]["provable"].startswith("balanced accuracy ≤")
+    assert measured["noise"]["more"]["provable"].startswith("ε = ")
+    assert measured["tappfl"]["more"]["provable"] == "none"
+    assert measured["tappfl"]["paper"] == {"Table 1": {"task-agnostic": True}}
+    assert measured["tappfl"]["utility"]["accuracy_lost"] == rows["tappfl"]["utility_lost"]
     assert (folder / "tiny.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_ratio_is_taken_turn_by_turn() -> None:
-    found = ratio_of([2.0, 30.0, 4.0], [1.0, 10.0, 2.0])  # the second turn was a busy moment for both
-    assert found == {"estimate": 2.0, "low": 2.0, "high": 2.5}
+    ratio = ratio_of([2.0, 30.0, 4.0], [1.0, 10.0, 2.0])  # the second turn was a busy moment for both
+    assert ratio == Figure(2.0, 2.0, 2.5)
