@@ -14,6 +14,7 @@ from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError
 from fedveil.core.randomness import numpy_generator, torch_generator
 from fedveil.data.attribute_data import Split
+from fedveil.games.game import ReleasedRecords
 from fedveil.games.play import Play
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.view import Capability, Pool, View
@@ -60,6 +61,15 @@ def senders(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> IntArra
     for device, part in _dealt(run, rows, _released(run, kind)):
         owner[part] = 0 if device is None else device
     return owner
+
+
+def released_records(run: Run) -> ReleasedRecords:
+    """Return the representations of all people with their senders; records are dealt to senders at random."""
+    return ReleasedRecords(
+        {split: release(run, split) for split in Split},
+        {split: senders(run, split) for split in Split},
+        dealt_at_random=True,
+    )
 
 
 def _released(run: Run, kind: Kind) -> Callable[[Play], Tensor]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fedveil.games.game import Game as Game
     from fedveil.games.game import Move as Move
     from fedveil.games.game import Player as Player
+    from fedveil.games.game import ReleasedRecords as ReleasedRecords
     from fedveil.games.game import Stage as Stage
     from fedveil.games.hardened import Hardened as Hardened
     from fedveil.games.losses import cross_entropy as cross_entropy

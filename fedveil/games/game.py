@@ -1,7 +1,7 @@
 """Game: stages with players, losses, moves, what is shared and what is read.
 
-A method is a subclass of `Game` in one short file: it names its players (a network each), and its
-stages say who moves by which loss, which players are averaged by the server, and what may be read.
+A method is a subclass of `Game` in one file: it names its players (a network each), and its stages say who moves by
+which loss, which players are averaged by the server, and what may be read.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from fedveil.certificates.certificate import Certificate
+from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError
-from fedveil.data.attribute_data import AttributeData
+from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.games.optimisers import SGD, Optimiser
 from fedveil.games.play import Play
 
@@ -139,6 +142,27 @@ class Stage:
         return tuple(dict.fromkeys(player for move in self.moves for player in move.players))
 
 
+@dataclass(frozen=True, eq=False)
+class ReleasedRecords:
+    """What the people of each split release after training, and which device sent each record.
+
+    Attributes:
+        values: representations by split, (records, d), in the data's order.
+        senders: a device number for each of these records.
+        dealt_at_random: whether the sender of a record was drawn at random, so that the sender alone says nothing
+            about the record's labels.
+    """
+
+    values: Mapping[Split, FloatArray]
+    senders: Mapping[Split, IntArray]
+    dealt_at_random: bool = field(default=False, kw_only=True)
+
+    @property
+    def several_senders(self) -> bool:
+        """Whether the training records come from more than one sender, whose encoders may differ."""
+        return len(np.unique(self.senders[Split.TRAIN])) > 1
+
+
 class Game(ABC):
     """Players and stages, and what leaves a device when the game is over."""
 
@@ -166,3 +190,21 @@ class Game(ABC):
     def adversary(self, play: Play, attribute: str) -> Tensor:
         """Return the game's own adversary's logits: the papers' weak, co-trained attacker."""
         raise InputError(f"{self.name} trains no adversary for {attribute!r}")
+
+    def certificates_on(
+        self, data: AttributeData, released: Callable[[], ReleasedRecords], attribute: str, seed: int
+    ) -> tuple[Certificate, ...]:
+        """Return what the form of this game's releases proves about an attribute, whatever an attacker does.
+
+        A certificate holds for the representations that `released` returns, and so for everything that is computed
+        from them. It is asked for only where these leave as the game made them, not changed by a shield. A game may
+        fit what it needs on training and validation people; test people count only towards the bound itself, so that
+        they are independent of everything that was fitted. By default nothing is proved.
+
+        Args:
+            data: the federation's data, with the labels of all people.
+            released: computes what people release; a game that proves nothing does not call it.
+            attribute: the sensitive attribute that the certificates are about.
+            seed: all randomness derives from it.
+        """
+        return ()

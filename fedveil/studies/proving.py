@@ -21,7 +21,7 @@ def certificates_of(study: Study, run: Run) -> dict[str, Any]:
 
     What the shield's noise proves is about representations. What it proves by people whom it was not prepared on, the
     test people, is about everything that is computed from what it shows of a person: outputs, too. So is what the
-    length of a code proves.
+    game proves about its own releases.
     """
     from fedveil.data import Split
 
@@ -34,19 +34,20 @@ def certificates_of(study: Study, run: Run) -> dict[str, Any]:
         if view in ("representations", "outputs"):
             seed = child_seed(run.federation.seed, "certificates", name)
             certificates += run.shield.certificates_on(data, data.rows(Split.TEST), name, seed)
-            certificates += _by_rate(run, name, seed)
+            certificates += game_certificates(run, name, seed)
         found[name] = [certificate.as_dict() for certificate in certificates]
     return found
 
 
-def _by_rate(run: Run, attribute: str, seed: int) -> tuple[Certificate, ...]:
-    from fedveil.games.attri_fed import AttriFed
+def game_certificates(run: Run, attribute: str, seed: int = 0) -> tuple[Certificate, ...]:
+    """Return what a run's game proves about its own releases; nothing where a shield changes representations."""
+    from fedveil.federation.release import released_records
+    from fedveil.shields.message import Kind
+    from fedveil.shields.shield import Identity
 
-    if not isinstance(run.game, AttriFed):
+    if not isinstance(run.shield, Identity) and Kind.REPRESENTATION in run.shield.acts_on:
         return ()
-    from fedveil.rate.certifying import rate_certificates
-
-    return rate_certificates(run, attribute, seed)
+    return run.game.certificates_on(run.federation.data, lambda: released_records(run), attribute, seed)
 
 
 def spent_on_updates(run: Run) -> list[dict[str, Any]]:

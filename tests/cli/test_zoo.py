@@ -105,7 +105,7 @@ def test_one_record_per_shadow(run, study):
 @pytest.mark.parametrize(
     ("said", "given"),
     [
-        ("no attribute 'v' in the study's data.sensitive; there are: u", {"attribute": "v"}),
+        ("no attribute 'v' in the study's data.sensitive; choose one of: u", {"attribute": "v"}),
         ("round 4 is never played; the study has rounds 1 to 3", {"rounds": "1,4"}),
         ("round 0 is never played", {"rounds": "0"}),
         ("each once", {"rounds": "1,1"}),

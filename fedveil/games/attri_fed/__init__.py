@@ -1,7 +1,8 @@
 """Attri-Fed: a game whose representations are short codes, and the code itself.
 
-`game.py` is the game; `prior.py` the learned prior behind the rate; `code.py` turns representations into whole numbers
-with known probabilities; `message.py` puts these into bytes.
+`game.py` has the game and its networks; `prior.py` the learned prior behind the rate; `code.py` the code of whole
+numbers with known probabilities; `message.py` turns records into bytes and back; `certifying.py` certifies what the
+codes can reveal.
 """
 
 from __future__ import annotations
