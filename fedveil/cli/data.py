@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,9 +11,10 @@ from rich.text import Text
 
 from fedveil.cli.output import JsonOption, console_for, print_json
 from fedveil.core.errors import InputError
-from fedveil.data.catalogue import available, find_source
-from fedveil.data.locate import Found, fetch, find
-from fedveil.data.source import Source
+
+if TYPE_CHECKING:
+    from fedveil.data.locate import Found
+    from fedveil.data.source import Source
 
 app = typer.Typer(help="Data sets: list them, fetch them, find their files.", no_args_is_help=True)
 
@@ -25,6 +26,8 @@ Name = Annotated[str, typer.Argument(help="A data set's name, as `fedveil data l
 @app.command("list")
 def list_sources(json: JsonOption = False) -> None:
     """List the data sets: what they hold and where they are found."""
+    from fedveil.data.catalogue import available
+
     rows = [_row(name) for name in available()]
     table = Table(Column("name", no_wrap=True), *(Column(head, overflow="fold") for head in _HEADS))
     for row in rows:
@@ -44,6 +47,9 @@ def list_sources(json: JsonOption = False) -> None:
 @app.command("fetch")
 def fetch_source(name: Name, json: JsonOption = False) -> None:
     """Download a data set, unless all of it is here already."""
+    from fedveil.data.catalogue import find_source
+    from fedveil.data.locate import fetch
+
     source = find_source(name)
     found = fetch(source) if source.files else None
     _tell(source, found, json)
@@ -52,6 +58,9 @@ def fetch_source(name: Name, json: JsonOption = False) -> None:
 @app.command("path")
 def path_of_source(name: Name, json: JsonOption = False) -> None:
     """Print the folder that holds a data set's files."""
+    from fedveil.data.catalogue import find_source
+    from fedveil.data.locate import find
+
     source = find_source(name)
     found = find(source) if source.files else None
     if source.files and found is None:
@@ -76,6 +85,8 @@ def _tell(source: Source, found: Found | None, as_json: bool) -> None:
 
 def _row(name: str) -> dict[str, Any]:
     """Describe one source; one that cannot be loaded is shown with its fault, and the others still are."""
+    from fedveil.data.catalogue import find_source
+
     try:
         source = find_source(name)
     except InputError as fault:
@@ -93,6 +104,8 @@ def _row(name: str) -> dict[str, Any]:
 
 
 def _where(source: Source) -> str:
+    from fedveil.data.locate import find
+
     if not source.files:
         return "needs no files"
     try:

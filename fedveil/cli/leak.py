@@ -6,18 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-import pandas as pd
 import typer
 
 from fedveil import __version__
 from fedveil.cli.output import JsonOption, console_for, print_json, progress
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
-from fedveil.data.attribute import Attribute, intersect
-from fedveil.data.csv_reading import one_spelling
-from fedveil.data.tables import column, encode_columns, read_table, read_vectors, same_rows
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fedveil.view import View
 
 _LEAST_COMBINED = 30
@@ -109,6 +107,13 @@ def _of_file(
     seed: int,
 ) -> View:
     """Read vectors and what is known of each row."""
+    import pandas as pd
+
+    from fedveil.data.attribute import Attribute, intersect
+    from fedveil.data.csv_reading import one_spelling
+    from fedveil.data.tables import column, encode_columns, read_table, read_vectors, same_rows
+    from fedveil.view import View
+
     first = asked[0][0]
     known, whose = _names(given), one_spelling(group) or None
     tables = {file: read_table(file) for file in dict.fromkeys(file for file, _ in asked)}
@@ -137,9 +142,6 @@ def _of_file(
             raise InputError("--intersections needs at least two attributes; repeat --attribute")
         joint = intersect(list(attributes.values()), least=_LEAST_COMBINED)
         attributes[joint.name] = joint
-
-    from fedveil.view import View
-
     return View.of_vectors(
         matrix,
         attributes,
@@ -172,6 +174,8 @@ def _for_updates(panel: str) -> str:
 
 
 def _file_and_column(text: str) -> tuple[Path, str]:
+    from fedveil.data.csv_reading import one_spelling
+
     file, colon, name = text.rpartition(":")
     if not colon or not file or not name:
         raise InputError(f"--attribute {text!r}: write FILE:COLUMN, as in people.csv:sex")
@@ -187,6 +191,8 @@ def _check_device(device: str) -> None:
 
 def _told_apart(given: pd.Series) -> pd.Series:
     """Fold a text column's rare values into one: a column of their own each would only blur the attackers."""
+    import pandas as pd
+
     if pd.api.types.is_numeric_dtype(given) or given.nunique() <= _MOST_TEXT_VALUES:
         return given
     frequent = given.value_counts().index[:_MOST_TEXT_VALUES]
@@ -194,6 +200,8 @@ def _told_apart(given: pd.Series) -> pd.Series:
 
 
 def _names(text: str) -> list[str]:
+    from fedveil.data.csv_reading import one_spelling
+
     return [one_spelling(name.strip()) for name in text.split(",") if name.strip()]
 
 
@@ -203,6 +211,8 @@ def _same(a: Path, b: Path) -> bool:
 
 def _group_ids(whose: pd.Series) -> IntArray:
     """Number the groups; a record of nobody known is a group of its own."""
+    import pandas as pd
+
     codes = pd.factorize(whose)[0].astype(np.int64)
     nobody = codes < 0
     codes[nobody] = codes.max(initial=-1) + 1 + np.arange(nobody.sum())
