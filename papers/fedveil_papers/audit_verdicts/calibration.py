@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fedveil.audit import Audit
 from fedveil.audit.calibration import Limits
 from fedveil.audit.explained import Explained
 from fedveil.audit.verdict import Verdict, decide
 from fedveil.core.figures import Estimate
-
-if TYPE_CHECKING:
-    from fedveil.audit import Audit
 
 LABELS = ("standard", "curious", "failed attempt")
 VERDICTS: tuple[Verdict, ...] = ("standard", "correlated", "undecided", "curious")

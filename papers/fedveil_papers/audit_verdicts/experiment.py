@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from rich.table import Table
 
+from fedveil.attacks import panel
+from fedveil.audit import audit
+from fedveil.audit.calibration import LEAST_ROWS, LIMITS, Limits
 from fedveil.config import parts
 from fedveil.core.errors import InputError, nearest
 from fedveil.core.figures import Estimate
+from fedveil.core.measures import share_right
+from fedveil.data import Split
 from fedveil.studies.units import Report
 from fedveil_papers.audit_verdicts.calibration import (
     LABELS,
@@ -25,14 +31,10 @@ from fedveil_papers.audit_verdicts.calibration import (
     midway,
 )
 from fedveil_papers.audit_verdicts.zoo import AuditCase, CaseData, Recipe, make
+from fedveil_papers.curious.experiments.cases import locate_sources
 from fedveil_papers.curious.experiments.figures import headed
 from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.rows import Figure, PaperFigures, Row, notes_of
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from fedveil.audit import Limits
 
 COLOURS = {"standard": "#1b6ca8", "curious": "#b5471b", "failed attempt": "#888888"}
 CURVES = (
@@ -84,9 +86,6 @@ class AuditVerdicts(Experiment[VerdictResults]):
 
     def check(self) -> None:
         """Refuse settings that cannot be run."""
-        from fedveil.attacks import panel
-        from fedveil.audit.calibration import LEAST_ROWS
-
         if self.runs < 1 or not self.cases or min([self.audited_rows, *self.row_counts]) < LEAST_ROWS:
             raise InputError(f"experiment: needs at least 1 run, 1 case and {LEAST_ROWS} rows")
         panel(self.panel)
@@ -119,6 +118,10 @@ class AuditVerdicts(Experiment[VerdictResults]):
         """Return the name of the case's first standard network."""
         return next((name for name in case.recipes if self.recipes[name].get("maker") == "network"), None)
 
+    def locate_data(self) -> None:
+        """Find all data, or download it."""
+        locate_sources(case.source for case in self.made_cases())
+
     def parts(self) -> list[Part]:
         """Return a part for each run, case and recipe."""
         return [
@@ -146,8 +149,6 @@ class AuditVerdicts(Experiment[VerdictResults]):
 
     def gather(self, measured: Measured, paper: PaperFigures) -> VerdictResults:
         """Label every classifier, decide on it, and count verdicts."""
-        from fedveil.audit.calibration import LIMITS
-
         members = [
             member
             for seed in self._seeds
@@ -166,8 +167,6 @@ class AuditVerdicts(Experiment[VerdictResults]):
 
     def _members(self, case: AuditCase, seed: int, measured: Measured) -> list[Member]:
         """Return a case's classifiers, each labelled as standard, curious, or a failed attempt at that."""
-        from fedveil.audit.calibration import LIMITS
-
         recipes, reference = self.made_recipes(), self._reference(case)
         standard = None if reference is None else measured[self._part(case, reference, seed)]["own"]["validation"]
         members = []
@@ -215,15 +214,15 @@ class AuditVerdicts(Experiment[VerdictResults]):
             )
             if member.read is not None:
                 rows.append(row)
-            for audit in member.audits:
+            for audited in member.audits:
                 leakage = {
-                    "balanced_accuracy": Figure.of(audit.curiosity),
-                    "mutual_information_bits": Figure.of(audit.information),
-                    "unexplained_bits": Figure.of(audit.unexplained),
-                    "unexplained_share": Figure.of(audit.share),
+                    "balanced_accuracy": Figure.of(audited.curiosity),
+                    "mutual_information_bits": Figure.of(audited.information),
+                    "unexplained_bits": Figure.of(audited.unexplained),
+                    "unexplained_share": Figure.of(audited.share),
                     "prior": Figure.of(member.prior),
                 }
-                more = {**about, "rows": audit.rows, "verdict": audit.verdict, "limit": audit.limit}
+                more = {**about, "rows": audited.rows, "verdict": audited.verdict, "limit": audited.limit}
                 rows.append(replace(row, attacker="retrained", leakage=leakage, more=more))
         return rows
 
@@ -278,10 +277,6 @@ class AuditVerdicts(Experiment[VerdictResults]):
 
 def measure_member(settings: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Train one classifier, let its maker read its outputs, and audit them."""
-    from fedveil.audit import audit
-    from fedveil.core.measures import share_right
-    from fedveil.data import Split
-
     case, recipe, seed = CaseData(**settings["case"]), Recipe(**settings["recipe"]), settings["seed"]
     classifier = make(recipe, case.load(seed), case.secrets, seed)
     report.progress(0.5, "auditing")
@@ -329,9 +324,9 @@ def _compression_table(results: VerdictResults) -> Table:
     for beta_x in sorted({member.beta_x for member in results.members if member.curious}):
         members = [member for member in results.members if member.curious and member.beta_x == beta_x]
         working = [member.audit for member in members if member.label == "curious"]
-        verdicts = [audit.verdict for audit in working]
+        verdicts = [audited.verdict for audited in working]
         caught, undecided = verdicts.count("curious"), verdicts.count("undecided")
-        shares = sorted(audit.share.estimate for audit in working)
+        shares = sorted(audited.share.estimate for audited in working)
         numbers = (
             len(members),
             len(members) - len(working),

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 
 from fedveil.audit.outputs import Outputs
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError
 from fedveil.core.randomness import child_seed, numpy_generator
-from fedveil.data.attribute_data import AttributeData, Split
+from fedveil.data import AttributeData, Split, find_source
+from fedveil.federation import Federation
 from fedveil.games.curious import Curious
 from fedveil_papers.curious.classifier import Classifier
 from fedveil_papers.curious.distillation import dealt, distil
@@ -72,8 +75,6 @@ class CaseData:
 
     def load(self, seed: int) -> AttributeData:
         """Load the data with this target, s merged, and at most as many records of each split as allowed."""
-        from fedveil.data import find_source
-
         seed += self.seed
         offered = find_source(self.source).targets
         target = self.target if not offered or self.target in offered else offered[0]
@@ -202,8 +203,6 @@ def _trained(recipe: Recipe, game: Curious, data: AttributeData, seed: int) -> C
 
 
 def _federated(recipe: Recipe, game: Curious, data: AttributeData, seed: int) -> Classifier:
-    from fedveil.federation import Federation
-
     run = Federation(data, devices=10, seed=seed).play(game, rounds=recipe.epochs)
     if recipe.maker == "devices":
         return from_run(run)
@@ -235,9 +234,6 @@ def _mixture(recipe: Recipe, data: AttributeData, secret: str, seed: int) -> Zoo
 
 def _by_scikit_learn(maker: str, raw: bool, data: AttributeData, seed: int) -> Callable[[Split], Outputs]:
     """Fit a classifier of scikit-learn with its default settings, as vendors use it; raw scores are log p."""
-    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-    from sklearn.linear_model import LogisticRegression
-
     kinds: dict[str, Any] = {
         "logistic": lambda: LogisticRegression(max_iter=500),
         "boosting": lambda: HistGradientBoostingClassifier(random_state=seed),

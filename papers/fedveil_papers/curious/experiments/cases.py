@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedveil.config import parts
 from fedveil.core.errors import InputError, nearest
+from fedveil.data import Attribute, AttributeData, find_source, load
+from fedveil.data.locate import locate
 from fedveil_papers.curious.experiments.figures import RunFigure
 from fedveil_papers.rows import PaperFigures, Row, notes_of
 
-if TYPE_CHECKING:
-    from fedveil.data import Attribute, AttributeData
+
+def locate_sources(names: Iterable[str]) -> None:
+    """Find the files of data sources, or download them; raise `InputError` with what to do if that fails."""
+    for name in dict.fromkeys(names):
+        locate(find_source(name))
 
 
 def load_once(
@@ -30,8 +35,6 @@ def load_once(
 def _load(
     source: str, target: str | None, sensitive: tuple[str, ...], options: str, seed: int, folder: str | None
 ) -> AttributeData:
-    from fedveil.data import load
-
     return load(source, target=target, sensitive=sensitive, seed=seed, **json.loads(options))
 
 
@@ -74,8 +77,6 @@ class CuriousCase:
 
     def check(self, where: str) -> None:
         """Refuse a source, target or secret that does not exist."""
-        from fedveil.data import find_source
-
         source = find_source(self.source)
         for kind, name, offered in (
             ("target", self.target, source.targets),

@@ -5,21 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from fedveil.attacks.fresh import enough
 from fedveil.config import parts
+from fedveil.core.entropy import mutual_information
+from fedveil.core.measures import share_right
+from fedveil.data import AttributeData, Split
+from fedveil.games.curious import Curious
 from fedveil.studies.units import Report
+from fedveil_papers.curious import Classifier, train
 from fedveil_papers.curious.experiments.cases import load_once
 from fedveil_papers.curious.experiments.figures import RunFigure, from_json, to_json
 from fedveil_papers.curious.experiments.output_shapes import RocCurve, entropy_histogram, mean_entropy, roc_curves
-
-if TYPE_CHECKING:
-    from fedveil.data import AttributeData
-    from fedveil.games.curious import Curious
-    from fedveil_papers.curious import Classifier
-    from fedveil_papers.curious.federated import FederationSettings
+from fedveil_papers.curious.federated import FederationSettings
+from fedveil_papers.curious.measuring import measure
 
 MEASURED = 1
 """To be raised when a change of the code makes a cell's figures differ: kept ones are then not read."""
@@ -100,8 +102,6 @@ class Cell:
 
     def make_federation(self) -> FederationSettings | None:
         """Return the federation that trains it; None if one server holds all records."""
-        from fedveil_papers.curious.federated import FederationSettings
-
         if not self.federation:
             return None
         settings: FederationSettings = parts.make(FederationSettings, self.federation, "experiment: federation")
@@ -109,8 +109,6 @@ class Cell:
 
     def make_game(self) -> Curious:
         """Return the game, its settings checked."""
-        from fedveil.games.curious import Curious
-
         settings = {**self.game, "widths": tuple(self.game.get("widths", ())), "secrets": self.secrets}
         game: Curious = parts.make(Curious, settings, f"experiment: {self.table}: {self.setting!r}")
         return game
@@ -132,8 +130,6 @@ class Cell:
 
     def train(self, data: AttributeData, seed: int) -> Classifier:
         """Train F and G, on one server or on devices."""
-        from fedveil_papers.curious import train
-
         game, federation = self.make_game(), self.make_federation()
         if federation is None:
             return train(game, data, epochs=self.epochs, seed=seed)
@@ -200,9 +196,6 @@ def measure_cell(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
     The payload has the cell's fields under "cell", the panel's under "panel", the "seed" and the number of the "run".
     """
-    from fedveil.core.measures import share_right
-    from fedveil.data import Split
-
     cell, panel, seed = from_json(Cell, payload["cell"]), from_json(Panel, payload["panel"]), payload["seed"]
     data, started = cell.load(seed), time.perf_counter()
     classifier = cell.train(data, seed + payload["run"])
@@ -235,11 +228,6 @@ def _read(classifier: Classifier, data: AttributeData, secret: str, panel: Panel
     F overfits its training records, whose outputs differ from those of others. If the panel is `fresh`, attackers that
     learn from test records (each half's from the other half) are tried beside those that learn from training records.
     """
-    from fedveil.attacks.fresh import enough
-    from fedveil.core.measures import share_right
-    from fedveil.data import Split
-    from fedveil_papers.curious.measuring import measure
-
     outputs = classifier.outputs(data, Split.TEST)
     test = outputs.take(outputs.secrets[secret].known)
     s, guesses = test.secrets[secret], classifier.guesses(test, secret)
@@ -271,9 +259,6 @@ class Joint:
 
 def measure_joint(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Count the `Joint` distribution of a cell's target and of payload["secret"]."""
-    from fedveil.core.entropy import mutual_information
-    from fedveil.data import Split
-
     cell = from_json(Cell, payload["cell"])
     data = cell.load(payload["seed"])
     assert data.y is not None

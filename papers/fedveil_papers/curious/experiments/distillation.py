@@ -5,21 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from rich.table import Table
+
+from fedveil.attacks import panel
 from fedveil.core.errors import InputError, nearest
+from fedveil.core.measures import share_right
+from fedveil.data import AttributeData, Split
+from fedveil.games.curious import Curious
 from fedveil.studies.units import Report
-from fedveil_papers.curious.experiments.cases import CaseFigures, CuriousCase, attackers_note, closing_notes
+from fedveil_papers.curious import Classifier, distil, train
+from fedveil_papers.curious.distillation import dealt
+from fedveil_papers.curious.experiments.cases import (
+    CaseFigures,
+    CuriousCase,
+    attackers_note,
+    closing_notes,
+    locate_sources,
+)
 from fedveil_papers.curious.experiments.figures import RunFigure, from_json, headed, over_runs
+from fedveil_papers.curious.measuring import measure
 from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.rows import PaperFigures, Row
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from fedveil.data import AttributeData
-    from fedveil.games.curious import Curious
-    from fedveil_papers.curious import Classifier
 
 ATTACKS = ("standard", "parameterised", "regularised")
 LEAST_EXCESS = 0.1
@@ -183,8 +191,6 @@ class CuriousDistillation(Experiment[DistillationResults]):
 
     def check(self) -> None:
         """Refuse settings that cannot be run."""
-        from fedveil.attacks import panel
-
         if min(self.runs, self.student_epochs, self.student_batch) < 1 or min(self.most, self.student_steps) < 0:
             raise InputError(
                 "experiment: runs, student_epochs, student_batch must be at least 1, most and student_steps 0 or more"
@@ -219,6 +225,10 @@ class CuriousDistillation(Experiment[DistillationResults]):
             (attack, first, self.temperatures if attack in swept else self.temperatures[:1]) for attack in self.attacks
         ]
         return teachers + [(attack, share, self.temperatures[:1]) for share in others for attack in swept]
+
+    def locate_data(self) -> None:
+        """Find all data, or download it."""
+        locate_sources(case.source for case in self._cases())
 
     def parts(self) -> list[Part]:
         """Return a part for each teacher with its students, and each run."""
@@ -319,8 +329,8 @@ class CuriousDistillation(Experiment[DistillationResults]):
         down = -(-len(panels) // across)
         canvas.set_size_inches(3.6 * across, 3.0 * down + 0.7)
         axes = list(canvas.subplots(down, across, squeeze=False).flat)
-        for axis, panel in zip(axes, panels, strict=False):
-            panel(axis)
+        for axis, draw_panel in zip(axes, panels, strict=False):
+            draw_panel(axis)
         for axis in axes[len(panels) :]:
             axis.axis("off")
         lines = [Line2D([], [], color=colour, label=name) for name, colour in COLOURS.items()]
@@ -331,8 +341,6 @@ class CuriousDistillation(Experiment[DistillationResults]):
 
 def game(case: CuriousCase, attack: str, beta_y: float, beta_s: float) -> Curious:
     """Return the game that trains one teacher."""
-    from fedveil.games.curious import Curious
-
     standard = Curious(case.secret, output="soft", beta_y=1.0, beta_s=0.0, widths=tuple(case.widths))
     if attack == "standard":
         return standard
@@ -343,10 +351,6 @@ def game(case: CuriousCase, attack: str, beta_y: float, beta_s: float) -> Curiou
 
 def measure_teacher(settings: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Train one teacher and its students, and judge what each releases."""
-    from fedveil.data import Split
-    from fedveil_papers.curious import distil, train
-    from fedveil_papers.curious.distillation import dealt
-
     case = CuriousCase.of(settings["case"], "experiment: case")
     server, user = dealt(case.load(settings["seed"]), settings["share"], settings["seed"])
     seed, batch = settings["seed"] + settings["run"], settings["student_batch"]
@@ -375,10 +379,6 @@ def _judge(
     classifier: Classifier, data: AttributeData, case: CuriousCase, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return a classifier's figures; if it is regularised, also what a threshold chosen on its outputs reads."""
-    from fedveil.core.measures import share_right
-    from fedveil.data import Split
-    from fedveil_papers.curious.measuring import measure
-
     figures = measure(
         classifier,
         data,

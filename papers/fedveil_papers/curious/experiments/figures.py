@@ -6,15 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
+from rich.table import Table
 
 from fedveil.core.figures import Estimate
 from fedveil_papers.rows import Figure
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 T = TypeVar("T")
 
@@ -111,8 +109,6 @@ def _adapter(kind: type[T]) -> TypeAdapter[T]:
 
 def headed(title: str, headings: Sequence[str], left: Collection[str]) -> Table:
     """Return an empty table; columns whose headings are in `left` are aligned left, the others right."""
-    from rich.table import Table
-
     table = Table(title=title)
     for heading in headings:
         table.add_column(heading, justify="left" if heading in left else "right")

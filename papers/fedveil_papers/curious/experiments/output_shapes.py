@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from fedveil.audit.outputs import Outputs
+from fedveil_papers.curious import Classifier
 from fedveil_papers.curious.experiments.figures import RunFigure
-
-if TYPE_CHECKING:
-    from fedveil.audit.outputs import Outputs
-    from fedveil_papers.curious import Classifier
 
 Codes = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -64,8 +63,6 @@ def roc_curves(classifier: Classifier, outputs: Outputs, secret: str) -> dict[st
 
 def _attack_scores(classifier: Classifier, outputs: Outputs, secret: str) -> Floats:
     """Return the number that the maker's attack thresholds: the entropy, or the margin of G's scores."""
-    import torch
-
     if secret in classifier.thresholds:
         return outputs.entropies
     with torch.no_grad():

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from fedveil.attacks import panel
+from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.measures import share_right
+from fedveil.data import AttributeData, Split
 from fedveil.studies.units import Report
+from fedveil.view import Pool, View
+from fedveil_papers.curious.convex import CuriousLogistic, neighbourhood
 from fedveil_papers.curious.experiments.figures import RunFigure, to_json
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from fedveil.data import AttributeData
-
-    Floats = npt.NDArray[np.float64]
-    Codes = npt.NDArray[np.int64]
+from fedveil_papers.curious.figure2 import figure2
+from fedveil_papers.curious.intervals import IntervalAttacker
+from fedveil_papers.curious.mixture import Mixture
 
 BINS = 50
 """How many bins of outputs the picture counts."""
@@ -136,9 +137,6 @@ class Laboratory:
 
     def draw(self, margin: float, agreement: float = 0.5) -> Drawn:
         """Draw Figure 2's data."""
-        from fedveil.data import Split
-        from fedveil_papers.curious.figure2 import figure2
-
         data = figure2(*self.sizes, margin=margin, agreement=agreement, seed=self.seed)
         assert data.y is not None
         return Drawn(data, data.y.codes, data.attributes["s"].codes, *(data.rows(split) for split in Split))
@@ -148,10 +146,8 @@ class Laboratory:
         """λ of the logistic regressions."""
         return 1 / (self.inverse_penalty * self.sizes[0])
 
-    def two_classifiers(self, drawn: Drawn) -> tuple[Floats, Floats]:
+    def two_classifiers(self, drawn: Drawn) -> tuple[FloatArray, FloatArray]:
         """Return z^y and z^s of all records: two logistic regressions, one for y and one for s."""
-        from fedveil_papers.curious.convex import CuriousLogistic
-
         x, rows = drawn.data.x, drawn.train
         z_y, z_s = (
             CuriousLogistic.fit(x[rows], codes[rows], codes[rows], beta_s=0.0, penalty=self.penalty).soft(x)
@@ -159,11 +155,8 @@ class Laboratory:
         )
         return z_y, z_s
 
-    def judge(self, drawn: Drawn, outputs: Floats, guesses: Codes | None) -> Readings:
+    def judge(self, drawn: Drawn, outputs: FloatArray, guesses: IntArray | None) -> Readings:
         """Return honesty at ½, the server's reading of s, and what attackers retrained on the outputs read."""
-        from fedveil.attacks import panel
-        from fedveil.view import Pool, View
-
         secret, test = drawn.data.attributes["s"], drawn.test
         pools = (
             Pool(outputs[rows, None], {"s": secret.take(rows)}) for rows in (drawn.train, drawn.validation, drawn.test)
@@ -183,17 +176,15 @@ class Drawn:
     """Data with the codes of y and s, and the rows of each split."""
 
     data: AttributeData
-    y: Codes
-    s: Codes
-    train: Codes
-    validation: Codes
-    test: Codes
+    y: IntArray
+    s: IntArray
+    train: IntArray
+    validation: IntArray
+    test: IntArray
 
 
 def measure_mixtures(settings: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Judge y's classifier and both mixtures, then the normal mixture at further margins."""
-    from fedveil_papers.curious.mixture import Mixture
-
     laboratory, beta_y, threshold = Laboratory.of(settings), settings["beta_y"], settings["threshold"]
     drawn = laboratory.draw(settings["margin"])
     z_y, z_s = laboratory.two_classifiers(drawn)
@@ -218,9 +209,6 @@ def measure_mixtures(settings: Mapping[str, Any], report: Report) -> dict[str, A
 
 def measure_convex(settings: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Train one logistic regression for both attributes at every β_s, and read s in its output in several ways."""
-    from fedveil_papers.curious.convex import CuriousLogistic
-    from fedveil_papers.curious.intervals import IntervalAttacker
-
     laboratory = Laboratory.of(settings)
     drawn = laboratory.draw(settings["margin"])
     x, y, s, train, test = drawn.data.x, drawn.y, drawn.s, drawn.train, drawn.test
@@ -245,8 +233,6 @@ def measure_convex(settings: Mapping[str, Any], report: Report) -> dict[str, Any
 
 def measure_near(settings: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Measure Appendix A.2 at every λ and β_s, and at every P(s = y) for the first λ."""
-    from fedveil_papers.curious.convex import neighbourhood
-
     laboratory, ridges = Laboratory.of(settings), settings["ridges"]
     cases = [(ridge, 0.5, beta) for ridge in ridges for beta in settings["betas"]]
     cases += [(ridges[0], agreement, 0.3) for agreement in settings["agreements"]]
@@ -262,10 +248,6 @@ def measure_near(settings: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
 def measure_picture(settings: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Return what the picture shows: some test records, and both mixtures' outputs by group."""
-    import numpy as np
-
-    from fedveil_papers.curious.mixture import Mixture
-
     laboratory = Laboratory.of(settings)
     drawn = laboratory.draw(settings["margin"])
     z_y, z_s = laboratory.two_classifiers(drawn)

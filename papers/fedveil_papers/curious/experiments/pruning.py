@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from rich.table import Table
+
+from fedveil.attacks import panel
 from fedveil.core.errors import InputError
+from fedveil.games.curious import Curious
 from fedveil.studies.units import Report
-from fedveil_papers.curious.experiments.cases import CaseFigures, CuriousCase, attackers_note, closing_notes
+from fedveil_papers.curious import prune, train
+from fedveil_papers.curious.experiments.cases import (
+    CaseFigures,
+    CuriousCase,
+    attackers_note,
+    closing_notes,
+    locate_sources,
+)
 from fedveil_papers.curious.experiments.figures import from_json, headed, over_runs
+from fedveil_papers.curious.measuring import measure
 from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.rows import PaperFigures, Row
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from fedveil.games.curious import Curious
 
 STANDARD = "Std"
 COLOURS = {STANDARD: "#555555", "RawHBC": "#b5471b", "SoftHBC": "#1b6ca8"}
@@ -100,8 +107,6 @@ class CuriousPruning(Experiment[PruningResults]):
 
     def check(self) -> None:
         """Refuse settings that cannot be run."""
-        from fedveil.attacks import panel
-
         if self.runs < 1 or self.most < 0:
             raise InputError("experiment: runs must be at least 1, and most not negative")
         if not self.amounts or not all(0 <= amount < 1 for amount in self.amounts):
@@ -123,6 +128,10 @@ class CuriousPruning(Experiment[PruningResults]):
             (STANDARD, [0.0, 1.0, 0.0]),
             *((release, betas) for betas in self.betas for release in ("RawHBC", "SoftHBC")),
         ]
+
+    def locate_data(self) -> None:
+        """Find all data, or download it."""
+        locate_sources(case.source for case in self._cases())
 
     def parts(self) -> list[Part]:
         """Return a part for each classifier of each case and each run."""
@@ -234,8 +243,6 @@ class CuriousPruning(Experiment[PruningResults]):
 
 def game(case: CuriousCase, release: str, betas: list[float]) -> Curious:
     """Return the game that trains one classifier."""
-    from fedveil.games.curious import Curious
-
     if len(betas) != 3:
         raise InputError(f"experiment: betas are β_x, β_y, β_s; {betas} has {len(betas)} numbers")
     beta_x, beta_y, beta_s = betas
@@ -251,9 +258,6 @@ def game(case: CuriousCase, release: str, betas: list[float]) -> Curious:
 
 def measure_curve(settings: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Train one classifier, prune it by every amount, and judge what it releases."""
-    from fedveil_papers.curious import prune, train
-    from fedveil_papers.curious.measuring import measure
-
     case, seed, amounts = CuriousCase.of(settings["case"], "experiment: case"), settings["seed"], settings["amounts"]
     data = case.load(seed)
     steps = 1 + len(amounts)  # training, and each amount

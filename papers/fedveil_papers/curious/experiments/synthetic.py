@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from rich.table import Table
+
+from fedveil.attacks import panel
 from fedveil.core.errors import InputError
 from fedveil_papers.curious.experiments.figures import from_json, headed, over_runs
 from fedveil_papers.curious.experiments.plane import (
@@ -17,11 +20,9 @@ from fedveil_papers.curious.experiments.plane import (
     Picture,
     Readings,
 )
+from fedveil_papers.curious.mixture import Mixture
 from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.rows import Figures, PaperFigures, Row, notes_of
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 COLOURS = ("#1b6ca8", "#7cc4e8", "#b5471b", "#f2a65a")
 """Of the groups."""
@@ -80,9 +81,6 @@ class CuriousSynthetic(Experiment[SyntheticResults]):
 
     def check(self) -> None:
         """Refuse settings that cannot be run."""
-        from fedveil.attacks import panel
-        from fedveil_papers.curious.mixture import Mixture
-
         if self.runs < 1 or min(self.train, self.validation, self.test) < 100:
             raise InputError("experiment: needs at least 1 run, and 100 records of train, validation and test each")
         for name, values, low, high in (

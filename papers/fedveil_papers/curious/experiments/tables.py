@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from rich.table import Table
+
+from fedveil.attacks import panel
 from fedveil.config import parts
 from fedveil.core.errors import InputError, nearest
+from fedveil.data import find_source
+from fedveil.games.curious import Curious
+from fedveil_papers.curious.experiments.cases import locate_sources
 from fedveil_papers.curious.experiments.cells import MEASURED, Cell, CellFigures, Joint, Panel
 from fedveil_papers.curious.experiments.figures import from_json, headed
 from fedveil_papers.curious.experiments.output_shapes import COLOURS, RocCurve, draw_entropies, draw_roc
 from fedveil_papers.curious.experiments.table_rows import TableRow, joined_rows, with_ways
 from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.rows import Figure, PaperFigures, Row, notes_of
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,6 @@ class CuriousTables(Experiment[TableResults]):
 
     def check(self) -> None:
         """Refuse settings that cannot be run."""
-        from fedveil.attacks import panel
-        from fedveil.data import find_source
-
         if self.runs < 1:
             raise InputError(f"experiment: runs must be at least 1, got {self.runs}")
         blocks = self._blocks()
@@ -128,8 +128,6 @@ class CuriousTables(Experiment[TableResults]):
         return [cell for block in self._blocks() for cell in self._cells(block)]
 
     def _cells(self, block: Block) -> list[Cell]:
-        from fedveil.games.curious import Curious
-
         game_settings = parts.settings_of(Curious)
         data = self.data if block.data is None else block.data
         cells = []
@@ -161,6 +159,10 @@ class CuriousTables(Experiment[TableResults]):
                     )
                 )
         return cells
+
+    def locate_data(self) -> None:
+        """Find all data, or download it."""
+        locate_sources(cell.source for cell in self.cells())
 
     def parts(self) -> list[Part]:
         """Return a part for each joint distribution that is shown, and one for each cell and run."""
