@@ -19,11 +19,11 @@ EXPERIMENTS = {
     "attri-fed": "attri_fed.study:AttriFedStudy",
     "attri-fed-accounting": "attri_fed.accounting_study:AttriFedAccounting",
     # Honest-but-curious classifiers, and audits of them
-    "audit-verdicts": "audit_verdicts:AuditVerdicts",
-    "curious-distillation": "curious_distillation:CuriousDistillation",
-    "curious-pruning": "curious_pruning:CuriousPruning",
-    "curious-synthetic": "curious_synthetic:CuriousSynthetic",
-    "curious-tables": "curious_tables:CuriousTables",
+    "audit-verdicts": "audit_verdicts.experiment:AuditVerdicts",
+    "curious-distillation": "curious.experiments.distillation:CuriousDistillation",
+    "curious-pruning": "curious.experiments.pruning:CuriousPruning",
+    "curious-synthetic": "curious.experiments.synthetic:CuriousSynthetic",
+    "curious-tables": "curious.experiments.tables:CuriousTables",
     # RecUP-FL
     "convergence": "recup.convergence:Convergence",
     "reconstruction": "recup.reconstruction:Reconstructions",
