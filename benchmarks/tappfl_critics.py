@@ -28,8 +28,8 @@ from fedveil.data import AttributeData, Split
 from fedveil.federation import Federation, Run
 from fedveil.games import TAPPFL, Adam, Player
 from fedveil.games.losses import one_hot
-from fedveil.games.networks import LIGHT_CRITIC, PAPER_CRITIC
-from fedveil.games.pairing import partners
+from fedveil.games.play import partners
+from fedveil.games.tappfl_networks import LIGHT_CRITIC, PAPER_CRITIC
 
 PRINTED, NARROW = 128, 4  # numbers in r
 ROUNDS, TIMED = 4, 2

@@ -14,7 +14,7 @@ from fedveil.core.models import mlp
 from fedveil.federation import Federation, Run
 from fedveil.federation.dice import Dice
 from fedveil.games import SGD, Game, Move, Player, Stage, squared_error
-from fedveil.games.pairing import partners, permutation, pick
+from fedveil.games.play import partners, permutation, pick
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData
 from fedveil.federation import Federation, Run
 from fedveil.games import SGD, Curious, DataShape, Play
-from fedveil.games import curious_networks as networks
-from fedveil.games.entropy_threshold import best_threshold
+from fedveil.games.curious import attack_network, best_threshold, classifier_network
 
 SCORES = torch.tensor([[2.0, 0.0, -1.0], [0.0, 1.0, 0.5], [0.3, 0.2, 3.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([0, 1, 2, 1])
@@ -80,12 +79,12 @@ def test_what_selects_a_round_is_the_weighted_accuracy_of_both():
 
 
 def test_networks_have_the_papers_sizes():
-    f = networks.classifier((3, 64, 64), 3)(torch.Generator())
+    f = classifier_network((3, 64, 64), 3)(torch.Generator())
     sizes = [sum(p.numel() for p in layer.parameters()) for layer in f]
     assert [size for size in sizes if size] == [1664, 256, 65664, 256, 32832, 128, 16448, 128, 131200, 387]
-    g = networks.attack(4, 5)(torch.Generator())
+    g = attack_network(4, 5)(torch.Generator())
     assert [layer.out_features for layer in g if hasattr(layer, "out_features")] == [80, 40, 5]
-    small = networks.classifier((1, 28, 28), 10, (8, 8, 4, 4, 8))(torch.Generator())
+    small = classifier_network((1, 28, 28), 10, (8, 8, 4, 4, 8))(torch.Generator())
     assert small.eval()(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 

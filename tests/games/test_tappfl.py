@@ -16,7 +16,7 @@ from fedveil.core.errors import InputError
 from fedveil.data import AttributeData, load
 from fedveil.federation import Federation, Mean, Run
 from fedveil.games import SGD, TAPPFL, Adam, DataShape, Play, WithheldError
-from fedveil.games.networks import tappfl_networks
+from fedveil.games.tappfl_networks import tappfl_networks
 
 
 @settings(max_examples=12)
@@ -43,7 +43,7 @@ def test_both_engines_agree(bound, negatives, attribute, batch_size, optimiser, 
 @pytest.mark.parametrize("networks", ["light", "paper"])
 def test_both_engines_agree_on_images(networks, monkeypatch):
     if networks == "paper":  # the same shape at a hundredth of the width
-        from fedveil.games import networks as module
+        from fedveil.games import tappfl_networks as module
 
         for name in ("EXTRACTOR", "ADVERSARY", "CRITIC"):
             plan = getattr(module, f"PAPER_{name}_OF_IMAGES")

@@ -14,8 +14,7 @@ from fedveil.core.errors import InputError, nearest
 from fedveil.games.attri_fed import networks
 from fedveil.games.attri_fed.code import FARTHEST
 from fedveil.games.attri_fed.prior import all_cells
-from fedveil.games.fedavg import task_classes
-from fedveil.games.game import DataShape, Game, Move, Player, Stage
+from fedveil.games.game import DataShape, Game, Move, Player, Stage, task_classes
 from fedveil.games.losses import counting, cross_entropy, mean_over, one_hot
 from fedveil.games.optimisers import Adam, Optimiser
 from fedveil.games.play import Play

@@ -22,7 +22,7 @@ from fedveil.core.models import pick_device
 from fedveil.core.randomness import child_seed, torch_generator
 from fedveil.data.attribute_data import AttributeData, Split, random_split
 from fedveil.federation.work import DivergedError
-from fedveil.games import curious_networks as networks
+from fedveil.games.curious import classifier_network
 from fedveil_papers.curious.classifier import Classifier
 from fedveil_papers.curious.quick_dropout import quicken
 from fedveil_papers.curious.training import laid_out
@@ -111,7 +111,7 @@ def distil(
     told = [torch.from_numpy(teacher.scores(np.ascontiguousarray(x))).float().to(place) for x in (learned, judged)]
     inputs = [laid_out(torch.from_numpy(np.ascontiguousarray(x)).to(place)) for x in (learned, judged)]
     widths = tuple(widths) or half(teacher)
-    build = networks.classifier(data.x.shape[1:], told[0].shape[1], widths)
+    build = classifier_network(data.x.shape[1:], told[0].shape[1], widths)
     student = quicken(build(torch_generator(seed, "distil", "weights")))
     student = student.to(place, memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = torch.optim.Adam(student.parameters(), learning_rate, fused=True)
