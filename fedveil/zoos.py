@@ -10,12 +10,11 @@ import torch
 from fedveil.config.cells import check_varies, load_data, make_federation, make_game
 from fedveil.config.shadows import check_shadows, number_of_shadows
 from fedveil.config.study import Study
-from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
-from fedveil.federation.layout import segments_of
-from fedveil.federation.progress import RoundRecord
-from fedveil.federation.run import Run
-from fedveil.federation.update_features import device_labels
+from fedveil.federation.exchange import segments_of
+from fedveil.federation.recording import device_labels, majority_value
+from fedveil.federation.rounds import RoundRecord
+from fedveil.federation.run import Run, begin
 from fedveil.shields.recup.fitting import Fitting, fit_zoo
 from fedveil.shields.recup.members import hidden_sizes
 from fedveil.shields.recup.zoo import Zoo
@@ -77,7 +76,7 @@ def build_zoo(
         raise InputError(f"zoo: no shadow sent an update in round {missing[0]}: the game ended before, or all fell out")
     found = torch.cat([features(updates.cpu(), segments, how) for _, _, updates in run.shadows])
     senders = np.concatenate([devices for _, devices, _ in run.shadows])
-    labels = device_labels(run, attribute, senders, lambda own, _: _most(own))
+    labels = device_labels(run, attribute, senders, majority_value)
     tell("fitting members")
     return fit_zoo(
         found,
@@ -103,7 +102,7 @@ def _undefended(study: Study) -> Run:
     strength = method.points[0] if method.varied[0] == "game" else None
     bare = method.model_copy(update={"shield": None})
     seed = study.seeds[0]
-    return Run(make_federation(study, bare, strength, seed, load_data(study, seed)), make_game(bare, strength))
+    return begin(make_federation(study, bare, strength, seed, load_data(study, seed)), make_game(bare, strength))
 
 
 def _check_rounds(study: Study, run: Run, rounds: Sequence[int]) -> int:
@@ -119,7 +118,3 @@ def _check_rounds(study: Study, run: Run, rounds: Sequence[int]) -> int:
             raise InputError(f"zoo: round {number} is never played; the study has rounds 1 to {last}")
     alone = len(run.stages) == 1 and run.stages[0].rounds is None
     return max(rounds) if alone else planned  # nothing is learned from what comes behind the last of them
-
-
-def _most(own: IntArray) -> int:
-    return int(own.argmax())
