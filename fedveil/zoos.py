@@ -11,10 +11,10 @@ from fedveil.config.cells import check_varies, load_data, make_federation, make_
 from fedveil.config.shadows import check_shadows, number_of_shadows
 from fedveil.config.study import Study
 from fedveil.core.errors import InputError
-from fedveil.federation.layout import segments_of
-from fedveil.federation.progress import RoundRecord
-from fedveil.federation.run import Run
-from fedveil.federation.update_features import device_labels
+from fedveil.federation.exchange import segments_of
+from fedveil.federation.recording import device_labels, majority_value
+from fedveil.federation.rounds import RoundRecord
+from fedveil.federation.run import Run, begin
 from fedveil.shields.recup.fitting import Fitting, fit_zoo
 from fedveil.shields.recup.members import hidden_sizes
 from fedveil.shields.recup.zoo import Zoo
@@ -80,7 +80,7 @@ def build_zoo(
         )
     vectors = torch.cat([features(updates.cpu(), segments, how) for _, _, updates in run.shadows])
     senders = np.concatenate([devices for _, devices, _ in run.shadows])
-    labels = device_labels(run, attribute, senders, lambda counts, _: int(counts.argmax()))
+    labels = device_labels(run, attribute, senders, majority_value)
     report("fitting members")
     return fit_zoo(
         vectors,
@@ -107,7 +107,7 @@ def _undefended(study: Study) -> Run:
     without_shield = method.model_copy(update={"shield": None})
     seed = study.seeds[0]
     federation = make_federation(study, without_shield, strength, seed, load_data(study, seed))
-    return Run(federation, make_game(without_shield, strength))
+    return begin(federation, make_game(without_shield, strength))
 
 
 def _check_rounds(study: Study, run: Run, rounds: Sequence[int]) -> int:

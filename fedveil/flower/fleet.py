@@ -163,7 +163,7 @@ class FlowerFleet(Fleet):
             figures.append(told)
         damages = [one.damage for one in figures if one.damage]
         mean = {key: float(np.mean([one[key] for one in damages])) for key in damages[0]} if damages else {}
-        rows = torch.stack(updates).to(run.federation.place) if updates else torch.zeros(0, len(sent))
+        rows = torch.stack(updates).to(run.federation.torch_device) if updates else torch.zeros(0, len(sent))
         total = int(sum(one.get("bytes", 0) for one in damages)) or rows.numel() * rows.element_size()
         return Answers(
             np.array(devices, dtype=np.int64),

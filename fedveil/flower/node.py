@@ -14,6 +14,7 @@ from flwr.clientapp import ClientApp
 
 from fedveil.core.errors import InputError
 from fedveil.federation.fleet import Answers, HomeFleet
+from fedveil.federation.rounds import seat_locally
 from fedveil.flower import wire
 from fedveil.flower.secret_noise import keep_updates_secret
 from fedveil.flower.setup import Setup
@@ -103,7 +104,7 @@ def _trained(run: Run, device: int, asked: RecordDict, context: Context) -> Reco
 
 def _load_shared(run: Run, stage: Stage, came: torch.Tensor, fixed: ArrayRecord) -> None:
     """Set all players to what the server told."""
-    place, where = 0, run.federation.place
+    place, where = 0, run.federation.torch_device
     for name, state in wire.flat_states(fixed).items():
         if name not in run.shared or state.shape != run.shared[name].shape:
             raise InputError(f"the server sends weights of {name!r}, which do not fit this game's networks")
@@ -119,7 +120,7 @@ def _seat(run: Run, device: int, local: dict[str, int], context: Context) -> Non
     kept = wire.flat_states(context.state.array_records.get(_LOCAL, ArrayRecord()))
     restarted = context.state.metric_records.get(_RESTARTED, MetricRecord())
     for name, times in local.items():
-        run.seat_locally(name)
+        seat_locally(run, name)
         if name in kept and restarted.get(name) == times:
             run.local[name].put(np.array([device]), kept[name][None])
 

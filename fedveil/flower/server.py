@@ -18,7 +18,7 @@ from fedveil.studies.training import play
 
 if TYPE_CHECKING:
     from fedveil.data import AttributeData
-    from fedveil.federation.progress import RoundRecord
+    from fedveil.federation.rounds import RoundRecord
 
 _log = logging.getLogger("flwr")
 

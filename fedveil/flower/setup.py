@@ -64,10 +64,10 @@ class Setup:
             fleet: where devices are; None: here.
             holder: the device that holds all of `data`; None: they are dealt.
         """
-        from fedveil.federation.run import Run
+        from fedveil.federation.run import begin
 
         torch.set_num_threads(self.study.threads)
         records = load_data(self.study, self.seed) if data is None else data
         holders = None if holder is None else OneHolder(self.study.federation.devices, holder)
         federation = make_federation(self.study, self.method, self.strength, self.seed, records, holders)
-        return Run(federation, make_game(self.method, self.strength), fleet)
+        return begin(federation, make_game(self.method, self.strength), fleet)

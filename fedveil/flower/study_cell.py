@@ -27,7 +27,7 @@ def play_cell(
 
     Nodes of such a study reveal their local players at the end, since all of them are this machine's own.
     """
-    from fedveil.federation.run import Run
+    from fedveil.federation.run import Run, data_shape
 
     shutil.rmtree(folder, ignore_errors=True)  # of a cell that was killed
     folder.mkdir(parents=True)
@@ -35,7 +35,7 @@ def play_cell(
     write_app(folder / "app", _alone(study, method, strength, federation.seed, count))
     nodes = [{wire.PARTITION: place, wire.PARTITIONS: count, wire.REVEAL: True} for place in range(count)]
     planned = method.rounds or study.federation.rounds
-    rounds = sum(stage.rounds or planned for stage in Run(federation, game).stages)
+    rounds = sum(stage.rounds or planned for stage in game.stages(data_shape(federation)))
     out = folder / "out"
     with Loopback(folder / "processes", nodes) as loopback:
         timeout = _SECONDS_PER_ANSWER * (rounds + 2) * count

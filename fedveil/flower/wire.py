@@ -94,6 +94,6 @@ def flat_states(record: ArrayRecord) -> dict[str, Tensor]:
 
 def segments(run: Run, stage: Stage) -> tuple[Segment, ...]:
     """Return where each tensor lies in an update."""
-    from fedveil.federation.layout import segments_of
+    from fedveil.federation.exchange import segments_of
 
     return segments_of(run, stage)

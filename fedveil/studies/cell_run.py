@@ -20,8 +20,8 @@ from fedveil.core.errors import InputError
 from fedveil.core.files import write_atomically
 from fedveil.core.plain import plain
 from fedveil.federation.federation import ENGINES
-from fedveil.federation.progress import RoundRecord
-from fedveil.federation.run import Run
+from fedveil.federation.rounds import RoundRecord
+from fedveil.federation.run import Run, begin
 from fedveil.studies.judging import judge_run
 from fedveil.studies.provenance import revision, versions
 from fedveil.studies.sampling import sampled_inputs
@@ -59,7 +59,7 @@ def _compute(study: Study, method: Method, cell: Cell, folder: Path, report: Rep
         "threads": study.threads,
     }
     write_json(folder / "config.json", config)
-    run = _continued(federation, game, folder, cell, report) or Run(federation, game)
+    run = _continued(federation, game, folder, cell, report) or begin(federation, game)
     if federation.engine not in ENGINES and run.stages:
         play_cell = plugins.load("fedveil.engines", federation.engine)
         report.progress(0.0, f"training on {federation.engine}")

@@ -9,7 +9,7 @@ from fedveil.core import plugins
 from fedveil.core.errors import InputError
 from fedveil.data import IID, Attribute, Dirichlet, load
 from fedveil.federation import Federation
-from fedveil.federation.update_features import feature_view
+from fedveil.federation.recording import feature_view
 from fedveil.games import FedAvg
 from fedveil.shields.dp.gaussian import DPGaussian
 from fedveil.view import View

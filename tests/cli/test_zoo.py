@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 
 from fedveil.config.cells import load_data, make_federation, make_game
 from fedveil.config.study import read_study
-from fedveil.federation.layout import segments_of
-from fedveil.federation.run import Run
+from fedveil.federation.exchange import segments_of
+from fedveil.federation.run import begin
 from fedveil.shields.recup import Fitting, Zoo, fit_zoo
 from fedveil.updates import Segment
 
@@ -78,7 +78,9 @@ def test_the_zoo_fits_the_study_s_own_run_and_knows_where_its_updates_started(ru
     assert build(run, study, *SMALL).code == 0
     zoo = Zoo.load(study.with_name("u.safetensors"))
     asked = read_study(study)
-    own = Run(make_federation(asked, asked.methods[0], 50.0, 0, load_data(asked, 0)), make_game(asked.methods[0], 50.0))
+    own = begin(
+        make_federation(asked, asked.methods[0], 50.0, 0, load_data(asked, 0)), make_game(asked.methods[0], 50.0)
+    )
     segments = segments_of(own)
     zoo.check(segments, "u")
     start = torch.cat([own.shared[player] for player in dict.fromkeys(segment.player for segment in segments)])

@@ -179,11 +179,11 @@ def test_a_further_task_must_fit_and_vary():
 
 
 def test_games_and_attackers_never_see_further_tasks():
-    from fedveil.federation import Federation, Run
+    from fedveil.federation import Federation, begin
     from fedveil.games import Autoencoder, DataShape
 
     data = _with_task()
-    run = Run(Federation(data, 2), Autoencoder(hidden=(2,), width=2)).play(1)
+    run = begin(Federation(data, 2), Autoencoder(hidden=(2,), width=2)).play(1)
     assert set(run.tensors) == {"x", "y", "u:sex"}
     assert DataShape.of(data).attributes == {"sex": 2}
     assert set(run.view("representations").auxiliary.attributes) == {"sex"}

@@ -6,7 +6,7 @@ import pytest
 from fedveil.core.errors import InputError
 from fedveil.data import Dirichlet, Split, load
 from fedveil.federation import Federation
-from fedveil.federation.update_features import device_labels, feature_view, unusual_value
+from fedveil.federation.recording import device_labels, feature_view, unusual_value
 from fedveil.games import FedAvg
 
 

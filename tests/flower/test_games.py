@@ -16,7 +16,7 @@ from flwr.supercore.constant import SUPERLINK_DEFAULT_CLIENT_ADDRESS
 from fedveil.config.cells import load_data
 from fedveil.core.errors import InputError
 from fedveil.data.attribute_data import Split
-from fedveil.federation.layout import segments_of
+from fedveil.federation.exchange import segments_of
 from fedveil.flower import wire
 from fedveil.flower.fleet import FlowerFleet
 from fedveil.flower.mod import shield_mod

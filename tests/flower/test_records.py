@@ -10,7 +10,7 @@ from flwr.app import RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedveil.federation.layout import Layout
+from fedveil.federation.weights import Layout
 from fedveil.flower.records import Places, RecordsError, answer_of, arrays_of, came_with, check_same, content_of
 from fedveil.updates.segments import Segment
 

@@ -18,8 +18,7 @@ from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.games.attri_fed.certifying import rate_certificates
 from fedveil.games.attri_fed.code import FARTHEST
 from fedveil.games.attri_fed.prior import FactorisedPrior, JointPrior, all_cells
-from fedveil.games.fedavg import task_classes
-from fedveil.games.game import DataShape, Game, Move, Player, ReleasedRecords, Stage
+from fedveil.games.game import DataShape, Game, Move, Player, ReleasedRecords, Stage, task_classes
 from fedveil.games.losses import counting, cross_entropy, mean_over, one_hot
 from fedveil.games.optimisers import Adam, Optimiser
 from fedveil.games.play import Play

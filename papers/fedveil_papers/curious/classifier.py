@@ -14,8 +14,7 @@ from fedveil.audit.outputs import Outputs
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError, nearest
 from fedveil.data.attribute_data import AttributeData, Split
-from fedveil.games.curious import Curious
-from fedveil.games.entropy_threshold import best_threshold
+from fedveil.games.curious import Curious, best_threshold
 
 _BATCH = 512
 

@@ -22,7 +22,7 @@ from fedveil.core.models import pick_device
 from fedveil.core.randomness import child_seed, torch_generator
 from fedveil.data.attribute_data import AttributeData, Split, random_split
 from fedveil.federation.work import DivergedError
-from fedveil.games import curious_networks as networks
+from fedveil.games.curious import classifier_network
 from fedveil_papers.curious.classifier import Classifier
 from fedveil_papers.curious.training import channels_last, with_quick_dropout
 
@@ -110,7 +110,7 @@ def distil(
     answers = [torch.from_numpy(teacher.scores(x)).float().to(where) for x in splits]
     inputs = [channels_last(torch.from_numpy(x).to(where)) for x in splits]
     widths = tuple(widths) or half_widths(teacher)
-    build = networks.classifier(data.x.shape[1:], answers[0].shape[1], widths)
+    build = classifier_network(data.x.shape[1:], answers[0].shape[1], widths)
     student = with_quick_dropout(build(torch_generator(seed, "distil", "weights")))
     student = student.to(where, memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = torch.optim.Adam(student.parameters(), learning_rate, fused=True)

@@ -14,8 +14,7 @@ from fedveil.core.models import pick_device
 from fedveil.core.randomness import child_seed, torch_generator
 from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.federation.work import DivergedError
-from fedveil.games.curious import Curious, entropies
-from fedveil.games.entropy_threshold import best_threshold
+from fedveil.games.curious import Curious, best_threshold, entropies
 from fedveil.games.game import DataShape, Move
 from fedveil.games.optimisers import SGD, Optimiser
 from fedveil.games.play import Play

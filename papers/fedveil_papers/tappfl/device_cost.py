@@ -11,7 +11,8 @@ import torch
 
 from fedveil.config.cells import load_data, make_federation, make_game
 from fedveil.federation.exchange import send_updates
-from fedveil.federation.run import Run
+from fedveil.federation.run import Run, begin
+from fedveil.federation.work import device_states, work_of
 from fedveil_papers.rows import Figure
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def device_seconds(plan: Plan, points: Sequence[Point], repeats: int = REPEATS) 
     for name, strength in points:
         method = plan.method(name)
         federation = make_federation(plan.study, method, strength, seed, data)
-        runs[name, strength] = Run(federation, make_game(method, strength))
+        runs[name, strength] = begin(federation, make_game(method, strength))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -51,8 +52,8 @@ def _one_round(run: Run, number: int) -> float:
     sizes = run.federation.partition.sizes
     device = np.array([np.argsort(sizes, kind="stable")[len(sizes) // 2]], dtype=np.int64)
     stage = run.stages[-1]
-    work = run.work(stage, number, device)
-    states, memories = run.device_states(stage, device)
+    work = work_of(run, stage, number, device)
+    states, memories = device_states(run, stage, device)
     started = time.process_time()
     send_updates(run, work, run.engine.play(work, states, memories))
     return time.process_time() - started

@@ -12,8 +12,7 @@ from torch import nn
 from fedveil.core.errors import InputError
 from fedveil.core.randomness import torch_generator
 from fedveil.data import Split
-from fedveil.games import curious_networks as networks
-from fedveil.games.curious import Curious
+from fedveil.games.curious import Curious, classifier_network
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +56,7 @@ def test_biases_attack_and_the_classifier_given_stay(curious):
 
 
 def test_convolutions_are_pruned_also_where_they_lie_channels_last():
-    built = networks.classifier((3, 28, 28), 10, (8, 8, 8, 8, 16))(torch_generator(0))
+    built = classifier_network((3, 28, 28), 10, (8, 8, 8, 8, 16))(torch_generator(0))
     laid_out = Classifier(Curious("s"), built.eval().to(memory_format=torch.channels_last))
     x = np.random.default_rng(0).random((5, 3, 28, 28), dtype=np.float32)
     assert np.allclose(prune(laid_out, 0.0).scores(x), laid_out.scores(x), atol=1e-6)

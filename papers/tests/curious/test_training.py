@@ -11,7 +11,7 @@ from torch import nn
 
 from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData, Split
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
 from fedveil.games import Adam, Curious, FedAvg
 
 QUICK = {"batch_size": 50, "optimiser": Adam(5e-3), "widths": (32, 16)}
@@ -104,7 +104,7 @@ def test_several_secrets_have_an_attack_each():
 
 def test_devices_that_run_the_servers_loss_train_a_curious_classifier():
     game = Curious("s", local_epochs=3, **QUICK)
-    run = Run(Federation(records(), devices=5, device="cpu"), game).play(8)
+    run = begin(Federation(records(), devices=5, device="cpu"), game).play(8)
     honest, curious = honesty_and_curiosity(from_run(run), records())
     assert honest > 0.95
     assert curious > 0.9
@@ -114,7 +114,7 @@ def test_devices_that_run_the_servers_loss_train_a_curious_classifier():
 
 def test_a_server_makes_an_honest_federations_classifier_curious_by_itself():
     game = Curious("s", form="server", local_epochs=3, **QUICK)
-    run = Run(Federation(records(), devices=5, device="cpu"), game).play(4)
+    run = begin(Federation(records(), devices=5, device="cpu"), game).play(4)
     with pytest.raises(InputError, match="trained honestly"):
         from_run(run)
     auxiliary = records(600, seed=9)
@@ -128,7 +128,7 @@ def test_a_server_makes_an_honest_federations_classifier_curious_by_itself():
 
 def test_a_regularised_federation_gets_its_threshold_from_validation_records():
     game = Curious("s", attack="regularised", output="soft", beta_y=0.5, beta_s=0.5, local_epochs=3, **QUICK)
-    run = Run(Federation(records(), devices=5, device="cpu"), game).play(10)
+    run = begin(Federation(records(), devices=5, device="cpu"), game).play(10)
     classifier = from_run(run)
     assert 0 <= classifier.thresholds["s"] <= np.log(2)
     assert honesty_and_curiosity(classifier, records())[1] > 0.9
@@ -136,7 +136,7 @@ def test_a_regularised_federation_gets_its_threshold_from_validation_records():
 
 def test_runs_of_other_games_are_refused():
     with pytest.raises(InputError, match="the run played fedavg"):
-        from_run(Run(Federation(records(200), devices=2, device="cpu"), FedAvg(hidden=(3,))))
+        from_run(begin(Federation(records(200), devices=2, device="cpu"), FedAvg(hidden=(3,))))
 
 
 def test_bad_input_is_refused_in_one_line():

@@ -9,7 +9,7 @@ import torch
 
 from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData, Split
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
 from fedveil.federation.release import release, senders
 from fedveil.games import DataShape, Play
 from fedveil.games.attri_fed import AttriFed
@@ -98,7 +98,7 @@ def test_stages_read_and_share_what_they_say():
 @pytest.mark.parametrize("variant", ["none", "eco", "eeo", "bound"])
 def test_every_variant_plays_and_sends_whole_numbers(variant, encoders):
     game = AttriFed("colour", variant=variant, encoders=encoders, reach=3, **SMALL)
-    run = Run(Federation(data(), devices=3, device="cpu"), game).play()
+    run = begin(Federation(data(), devices=3, device="cpu"), game).play()
     sent = release(run, Split.TEST)
     if variant == "none":
         assert (sent != np.round(sent)).any()
@@ -127,7 +127,7 @@ def test_rounding_by_rate_sends_fewer_cells_and_fits_the_prior_to_them():
         game = AttriFed(
             "colour", variant="bound", prior="joint", rounding=rounding, reach=2, encoders="shared", **SMALL
         )
-        run = Run(Federation(data(), devices=3, device="cpu"), game).play()
+        run = begin(Federation(data(), devices=3, device="cpu"), game).play()
         cells[rounding] = len(np.unique(release(run, Split.TRAIN), axis=0))
         last = game.stages(SHAPE)[-1]
         assert last.shared == ({"head", "rate"} if rounding else {"head"})
@@ -142,7 +142,7 @@ def test_both_engines_play_it_alike(encoders, rounding):
         "colour", encoders=encoders, rounding=rounding, prior=prior, reach=2, **SMALL | dict.fromkeys(ROUNDS, 1)
     )
     runs = [
-        Run(Federation(data(120), devices=2, engine=engine, dtype="float64", device="cpu"), game).play()
+        begin(Federation(data(120), devices=2, engine=engine, dtype="float64", device="cpu"), game).play()
         for engine in ("plain", "stacked")
     ]
     assert np.array_equal(*(release(run, Split.TEST) for run in runs))

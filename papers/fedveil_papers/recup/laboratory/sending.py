@@ -14,6 +14,7 @@ from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
 from fedveil.core.randomness import child_seed, torch_generator
 from fedveil.data import Split
+from fedveil.federation.records import prepare_shield
 from fedveil.shields.message import Context, Kind, Message, Samples
 from fedveil.shields.shield import Identity, Shield, ShieldError
 from fedveil_papers.recup.laboratory.task import Task
@@ -46,8 +47,7 @@ class Sender:
     def __post_init__(self) -> None:
         data = self.task.data
         if not isinstance(self.shield, Identity):
-            train = data.take(data.rows(Split.TRAIN))
-            self.shield = self.shield.prepared(train, child_seed(self.task.seed, "prepare"))
+            self.shield = prepare_shield(self.shield, data, child_seed(self.task.seed, "prepare"))
         self.codes = {f"u:{name}": torch.from_numpy(one.codes) for name, one in data.attributes.items()}
         self.veiled = self._veiled() if Kind.INPUT in self.shield.acts_on else None
         self.changes = Kind.UPDATE in self.shield.acts_on and not isinstance(self.shield, Identity)

@@ -1,10 +1,12 @@
-"""Two layers of torch's that behave otherwise here, on every engine alike.
+"""Layers of torch that behave differently here, in the same way on every engine, and what layers need to know.
 
-Dropout draws from counted randomness instead of global state, and batch norm survives a batch with a single
-value per channel (a last batch of one): it uses its running statistics there, where torch refuses.
+Dropout draws from counted randomness instead of global state, and batch norm accepts a batch with a single value per
+channel (a last batch of one): it uses its running statistics there, where torch refuses.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -12,16 +14,36 @@ from torch.nn import functional
 
 from fedveil.core.errors import InputError
 from fedveil.federation.counted_random import uniform
-from fedveil.federation.stacked.situation import Situation
+
+
+@dataclass
+class Situation:
+    """What layers need to know in addition to their input.
+
+    Attributes:
+        training: whether dropout drops and batch norm uses the batch.
+        weights: (devices, batch), 0 for padding; None where there is no padding.
+        seeds: one seed per device for counted randomness.
+        step: the device's step in this round.
+        call: how many random draws were made in this step.
+        second_order: whether the network must stay differentiable twice.
+    """
+
+    training: bool
+    weights: Tensor | None = None
+    seeds: Tensor | None = None
+    step: int = 0
+    call: int = 0
+    second_order: bool = False
 
 
 class CountedDropout(nn.Dropout):
-    """Dropout of one device; `now` says whose randomness, and which draw."""
+    """Dropout of one device; `now` says whose randomness it uses, and which draw."""
 
     now: Situation
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop entries in training, by the device's own numbers."""
+        """Drop entries in training, by the device's numbers."""
         if not self.training or self.p == 0:
             return x
         assert self.now.seeds is not None
@@ -53,8 +75,8 @@ _REPLACED: dict[type[nn.Module], type[nn.Module]] = {
 }
 
 
-def prepare(module: nn.Module, player: str) -> nn.Module:
-    """Let a freshly built network use the two layers; other random layers are refused, as engines would differ."""
+def replace_layers(module: nn.Module, player: str) -> nn.Module:
+    """Give a freshly built network the replaced layers; other random layers are refused, as engines would differ."""
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:
             raise InputError(f"player {player!r}: {name} is frozen; make it a buffer, or a player that never moves")
@@ -70,7 +92,7 @@ def _tolerant(layer: nn.BatchNorm1d | nn.BatchNorm2d, x: Tensor, forward) -> Ten
     uses_batch = layer.training or layer.running_mean is None
     if not uses_batch or x.numel() != x.shape[1]:
         return torch.as_tensor(forward(x))
-    if layer.running_mean is None:  # nothing to go by: the value is its own mean
+    if layer.running_mean is None:  # no statistics: the single value is its own mean
         shape = (1, -1, *[1] * (x.dim() - 2))
         return (x - x) if layer.weight is None else (x - x) * layer.weight.view(shape) + layer.bias.view(shape)
     return functional.batch_norm(x, layer.running_mean, layer.running_var, layer.weight, layer.bias, eps=layer.eps)

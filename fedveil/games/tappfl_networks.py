@@ -2,14 +2,14 @@
 
 "paper" is Table 3 of Arevalo et al. (AAAI 2024): on tables f 64-128, g 64-128-4-|U| and
 h 16-32-2×128-3×256-6×512-4096-512-1; on images stacks of 3 × 3 convolutions with 2 × 2 pools. Where the paper is
-silent, ours: ReLU between layers; f ends in tanh, for its theory takes r to be bounded; a pool that would leave nothing
-is left out (the printed critic has six, and 32 × 32 halves five times only); convolutions are padded to keep their
-size; x and r are joined as maps, see `joined`; and its g and h start from He's weights, for under torch's default
-sixteen ReLU layers start as a constant and learn nothing.
+silent, we chose: ReLU between layers; f ends in tanh, because its theory takes r to be bounded; a pool that would leave
+nothing is left out (the printed critic has six, but 32 × 32 can be halved only five times); convolutions are padded to
+keep their size; x and r are joined as maps, see `joined`; and g and h start from He's weights, because under torch's
+default sixteen ReLU layers start as a constant and learn nothing.
 
 "light" has on tables the same f, a critic h of 64-64-1, and g 64-128-|U|: the printed g without its layer of four ReLU
-units, behind which a g of few steps says one thing to everybody and gives f nothing to descend. On images f has two
-convolutions, the first on patches of 4 × 4 pixels, and g and h read maps as vectors.
+units, behind which a g of few steps answers the same for every record and gives f nothing to descend. On images f has
+two convolutions, the first on patches of 4 × 4 pixels, and g and h read maps as vectors.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from torch.nn import functional
 
 from fedveil.core.errors import InputError
 from fedveil.core.models import Layers, Start, convolutions, mlp
-from fedveil.games.game import DataShape
+from fedveil.games.game import Build, DataShape
 
-Build = Callable[[torch.Generator], nn.Module]
 Name = Literal["paper", "light"]
 
 PAPER_CRITIC = (16, 32, *[128] * 2, *[256] * 3, *[512] * 6, 4096, 512)
@@ -45,7 +44,13 @@ LIGHT_PATCH = 4
 
 @dataclass(frozen=True)
 class Networks:
-    """Builders of an extractor, a critic, and an adversary for so many values."""
+    """Builders of the networks.
+
+    Attributes:
+        extractor: f.
+        critic: h.
+        adversary: returns the builder of g for an attribute of so many values.
+    """
 
     extractor: Build
     critic: Build
@@ -84,7 +89,7 @@ def _of_images(paper: bool, features: tuple[int, ...], values: int, start: Start
 
     def extractor(generator: torch.Generator) -> nn.Module:
         stack, _ = convolutions(features, plan, generator, patch=patch)
-        # As on tables, no ReLU before the tanh: it would halve r's range, and let an f that hides all die.
+        # As on tables, no ReLU before the tanh: it would halve r's range, and an f that hides all could not recover.
         kept = stack[:-1] if isinstance(stack[-1], nn.ReLU) else stack
         return nn.Sequential(kept, nn.Tanh())
 
@@ -111,10 +116,10 @@ def _of_images(paper: bool, features: tuple[int, ...], values: int, start: Start
 
 
 def joined(x: Tensor, r: Tensor, u: Tensor, fold: bool = False) -> Tensor:
-    """Return what the critic reads: vectors one after another; maps as channels, u as planes.
+    """Return the critic's input: vectors are concatenated; maps become channels, and u constant planes.
 
-    Maps need one size: r is enlarged to x's (the printed critic, which pools them down again), or x is folded to r's,
-    each square of its pixels becoming channels: nothing is lost, and there is far less to convolve.
+    Maps need one size: r is enlarged to the size of x (the printed critic, which pools both down again), or x is folded
+    to the size of r, each square of its pixels becoming channels: nothing is lost, and there is far less to convolve.
 
     x is (…, features) or (…, channels, height, width), u (…, values) one-hot; "…" is (batch,) or (devices, batch).
 
@@ -139,5 +144,5 @@ def joined(x: Tensor, r: Tensor, u: Tensor, fold: bool = False) -> Tensor:
 
 
 def _folds(image: Sequence[int], small: Sequence[int]) -> int:
-    """Return how many pixels of an image lie along one of r's, the image's edge padded where it must be."""
+    """Return how many pixels of an image lie along one pixel of r, the image's edge being padded where needed."""
     return max(-(-size // fewer) for size, fewer in zip(image, small, strict=True))
