@@ -154,7 +154,7 @@ def panel(kind: str | Sequence[str] = "full", **settings: object) -> Panel:
     presets = {"full": FULL, "quick": QUICK}
     listed = presets.get(kind) or kind.split(",") if isinstance(kind, str) else kind
     names = list(dict.fromkeys(name.strip() for name in listed))
-    known = plugins.found("fedveil.attacks")
+    known = plugins.registered("fedveil.attacks")
     for name in names:
         if name not in known:
             raise InputError(f"panel: {name!r} is no attacker: {nearest(name, [*presets, *known])}")

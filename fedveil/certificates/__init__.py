@@ -81,4 +81,4 @@ if TYPE_CHECKING:
     from fedveil.certificates.tappfl_theorems import printed_theorem1_error_bound as printed_theorem1_error_bound
     from fedveil.certificates.tappfl_theorems import printed_theorem2_accuracy_bound as printed_theorem2_accuracy_bound
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

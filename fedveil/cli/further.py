@@ -13,7 +13,7 @@ ELSEWHERE = {"reproduce": "fedveil-papers"}
 
 def add_commands(app: typer.Typer) -> None:
     """Add every command that is registered, and in place of one that is not here, a line that says how to get it."""
-    registered = plugins.found("fedveil.commands")
+    registered = plugins.registered("fedveil.commands")
     for name in registered:
         app.command(name)(plugins.load("fedveil.commands", name))
     for name, distribution in ELSEWHERE.items():

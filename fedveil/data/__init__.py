@@ -27,4 +27,4 @@ if TYPE_CHECKING:
     from fedveil.data.source import PublishedFile as PublishedFile
     from fedveil.data.source import Source as Source
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

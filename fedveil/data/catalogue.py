@@ -15,7 +15,7 @@ GROUP = "fedveil.data"
 
 def available() -> list[str]:
     """Return the names of all registered data sources."""
-    return list(plugins.found(GROUP))
+    return list(plugins.registered(GROUP))
 
 
 def find_source(name: str) -> Source:

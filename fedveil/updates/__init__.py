@@ -15,4 +15,4 @@ from fedveil.updates.features import features as features
 if TYPE_CHECKING:
     from fedveil.updates.segments import Segment as Segment
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

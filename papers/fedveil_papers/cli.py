@@ -22,7 +22,7 @@ from fedveil.cli.run import (
     say_results,
 )
 from fedveil.core.errors import InputError
-from fedveil.core.plain import plain
+from fedveil.core.files import plain
 
 if TYPE_CHECKING:
     from fedveil_papers import Played

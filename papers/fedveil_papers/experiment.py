@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from threadpoolctl import threadpool_limits
 
 import fedveil
-from fedveil.core.files import write_atomically
+from fedveil.core.files import plain, write_atomically
 from fedveil.core.lifetime import end_with
-from fedveil.core.plain import plain
 from fedveil_papers.shown import Display, PaperFigures
 
 if TYPE_CHECKING:

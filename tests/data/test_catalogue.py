@@ -38,12 +38,12 @@ def test_ours_are_listed():
 
 def test_third_parties_register_theirs(monkeypatch):
     points = {name: EntryPoint(name, f"elsewhere:{name}", "fedveil.data") for name in ("foreign", "odd")}
-    monkeypatch.setattr(plugins, "found", lambda group: points)
+    monkeypatch.setattr(plugins, "registered", lambda group: points)
     monkeypatch.setattr(EntryPoint, "load", lambda self: Foreign if self.name == "foreign" else object)
     assert fedveil.data.available() == ["foreign", "odd"]
     assert len(fedveil.data.load("foreign", sensitive="u", n=12)) == 12
     with pytest.raises(
-        InputError, match=r"data set 'odd' \(elsewhere:odd\) is no fedveil\.data\.source\.Source; mend its package"
+        InputError, match=r"data set 'odd' \(elsewhere:odd\) is not a fedveil\.data\.source\.Source; correct its package"
     ):
         fedveil.data.load("odd", sensitive="u")
 

@@ -22,4 +22,4 @@ if TYPE_CHECKING:
     from fedveil.attacks.reconstruction.quality import psnr as psnr
     from fedveil.attacks.reconstruction.quality import ssim as ssim
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)
