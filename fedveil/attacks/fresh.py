@@ -25,7 +25,8 @@ from fedveil.core.errors import InputError
 from fedveil.core.measures import Predictions, counting_units
 from fedveil.core.randomness import child_seed
 from fedveil.data.attribute import Attribute
-from fedveil.data.attribute_data import Split, random_split
+from fedveil.data.attribute_data import Split
+from fedveil.data.splits import random_split
 from fedveil.view import Pool, View
 
 LEAST = 8
