@@ -18,9 +18,7 @@ import pandas as pd
 
 from fedveil.core.errors import InputError, closest, nearest
 from fedveil.data.csv_reading import decompressed, one_spelling, read_csv, refuse_duplicates
-from fedveil.data.encoding import encode_columns, nested_kind, numbers_of, text_of
-
-__all__ = ["FloatArray", "column", "encode_columns", "read_array", "read_table", "read_vectors", "same_rows"]
+from fedveil.data.encoding import nested_kind, numbers_of, text_of
 
 FloatArray = npt.NDArray[np.floating[Any]]
 

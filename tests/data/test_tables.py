@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from table_files import csv
 
 from fedveil.core.errors import InputError
-from fedveil.data.tables import column, encode_columns, read_table, read_vectors, same_rows
+from fedveil.data.encoding import encode_columns
+from fedveil.data.tables import column, read_table, read_vectors, same_rows
 
 # --- tables that are well
 

@@ -15,7 +15,8 @@ from table_files import csv, npy_bytes
 
 from fedveil.core.errors import InputError
 from fedveil.data import Attribute
-from fedveil.data.tables import column, encode_columns, read_table, read_vectors
+from fedveil.data.encoding import encode_columns
+from fedveil.data.tables import column, read_table, read_vectors
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ WHOLE_NPZ = zipped("a.npy", WHOLE_NPY)
         ("v.npz", b"no zip at all", "not a whole numpy file"),
         ("v.npz", WHOLE_NPZ[:-30], "not a whole numpy file"),
         ("v.npz", WHOLE_NPZ[:100] + b"\xff" * 50 + WHOLE_NPZ[150:], "not a whole numpy file"),
-        ("v.npz", zipped("a.txt", b"hello"), "is no numpy array"),
+        ("v.npz", zipped("a.txt", b"hello"), "is not a numpy array"),
         ("v.npy", npy_bytes(np.array(["x"])), "holds text"),
         ("v.npy", npy_bytes(np.array([1j])), "complex"),
         ("v.npy", npy_bytes(np.array(["2020-01-01"], dtype="datetime64[D]")), "datetime64[D] values"),
