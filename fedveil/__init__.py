@@ -33,4 +33,4 @@ if TYPE_CHECKING:
     from fedveil.federation.run import Run as Run
     from fedveil.view import View as View
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError, nearest
 from fedveil.data.attribute import Attribute
-from fedveil.data.attribute_data import AttributeData, Split, random_split
-from fedveil.data.strata import joint_strata
+from fedveil.data.attribute_data import AttributeData, Split
+from fedveil.data.splits import joint_strata, random_split
 
 
 class Capability(StrEnum):

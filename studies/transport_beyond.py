@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from fedveil.attacks import panel
-from fedveil.attacks.counts import attack_devices, attack_target
+from fedveil.attacks.polls import attack_devices, attack_target
 from fedveil.core.randomness import numpy_generator, torch_generator
 from fedveil.core.standardise import Standardiser
 from fedveil.data import AttributeData, Split, intersect, load

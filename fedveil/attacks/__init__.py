@@ -23,4 +23,4 @@ if TYPE_CHECKING:
     from fedveil.attacks.judgement import Beyond as Beyond
     from fedveil.attacks.judgement import Judgement as Judgement
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

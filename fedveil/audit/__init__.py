@@ -21,4 +21,4 @@ if TYPE_CHECKING:
     from fedveil.audit.page import write_page as write_page
     from fedveil.audit.reading import read_outputs as read_outputs
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -111,7 +111,8 @@ def _of_file(
 
     from fedveil.data.attribute import Attribute, intersect
     from fedveil.data.csv_reading import one_spelling
-    from fedveil.data.tables import column, encode_columns, read_table, read_vectors, same_rows
+    from fedveil.data.encoding import encode_columns
+    from fedveil.data.tables import column, read_table, read_vectors, same_rows
     from fedveil.view import View
 
     first = asked[0][0]

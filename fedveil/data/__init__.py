@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from fedveil.data.attribute import intersect as intersect
     from fedveil.data.attribute_data import AttributeData as AttributeData
     from fedveil.data.attribute_data import Split as Split
-    from fedveil.data.attribute_data import random_split as random_split
     from fedveil.data.catalogue import available as available
     from fedveil.data.catalogue import find_source as find_source
     from fedveil.data.catalogue import load as load
@@ -26,5 +25,6 @@ if TYPE_CHECKING:
     from fedveil.data.source import PackagedCopy as PackagedCopy
     from fedveil.data.source import PublishedFile as PublishedFile
     from fedveil.data.source import Source as Source
+    from fedveil.data.splits import random_split as random_split
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -26,4 +26,4 @@ if TYPE_CHECKING:
     from fedveil.view import Pool as Pool
     from fedveil.view import View as View
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -91,7 +91,7 @@ class Federation:
             raise InputError(f"fraction must lie in (0, 1], got {self.fraction}")
         if not 0 <= self.unreliable < 1:
             raise InputError(f"unreliable is a probability below 1, got {self.unreliable}")
-        engines = [*ENGINES, *plugins.found("fedveil.engines")]
+        engines = [*ENGINES, *plugins.registered("fedveil.engines")]
         if self.engine not in engines:
             raise InputError(f"engine {self.engine!r} is not known: choose {', '.join(engines[:-1])} or {engines[-1]}")
         if self.dtype not in ("float32", "float64"):

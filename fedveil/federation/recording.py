@@ -18,9 +18,9 @@ from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError
 from fedveil.core.randomness import child_seed, numpy_generator
 from fedveil.data.attribute import Attribute
-from fedveil.data.attribute_data import Split, random_split
+from fedveil.data.attribute_data import Split
 from fedveil.data.partition import IID, Partitioner
-from fedveil.data.strata import joint_strata
+from fedveil.data.splits import joint_strata, random_split
 from fedveil.federation.exchange import segments_of, send_updates, sent_players
 from fedveil.federation.records import varying
 from fedveil.federation.work import device_states, work_of

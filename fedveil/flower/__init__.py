@@ -16,4 +16,4 @@ if TYPE_CHECKING:
     from fedveil.flower.mod import shield_mod as shield_mod
     from fedveil.flower.policy_file import SitePolicy as SitePolicy
 
-__getattr__, __dir__, __all__ = lazy(__name__, needs={"flwr": "fedveil[flower]"})
+__all__ = lazy(__name__, needs={"flwr": "fedveil[flower]"})

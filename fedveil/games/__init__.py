@@ -35,4 +35,4 @@ if TYPE_CHECKING:
     from fedveil.games.tappfl import TAPPFL as TAPPFL
     from fedveil.games.undefended import Undefended as Undefended
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -12,4 +12,4 @@ if TYPE_CHECKING:
     from fedveil.rate.measuring import Sent as Sent
     from fedveil.rate.measuring import measure as measure
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -35,4 +35,4 @@ if TYPE_CHECKING:
     from fedveil.shields.transport import Transport as Transport
     from fedveil.shields.unread import Unread as Unread
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

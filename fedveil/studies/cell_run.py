@@ -17,8 +17,7 @@ from fedveil.config.cells import Cell, determines, load_data, make_federation, m
 from fedveil.config.study import Method, Study
 from fedveil.core import plugins
 from fedveil.core.errors import InputError
-from fedveil.core.files import write_atomically
-from fedveil.core.plain import plain
+from fedveil.core.files import plain, write_atomically
 from fedveil.federation.federation import ENGINES
 from fedveil.federation.rounds import RoundRecord
 from fedveil.federation.run import Run, begin

@@ -23,8 +23,7 @@ from fedveil.cli.run import (
     say_results,
 )
 from fedveil.core.errors import InputError, InterruptedWork
-from fedveil.core.files import write_atomically
-from fedveil.core.plain import plain
+from fedveil.core.files import plain, write_atomically
 
 if TYPE_CHECKING:
     from fedveil_papers.experiment import Measured

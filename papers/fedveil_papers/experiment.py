@@ -17,8 +17,7 @@ from typing import Any
 
 import fedveil
 from fedveil.core.errors import InputError
-from fedveil.core.files import write_atomically
-from fedveil.core.plain import plain
+from fedveil.core.files import plain, write_atomically
 from fedveil.studies.runner import Listener, run_units
 from fedveil.studies.units import Unit
 from fedveil_papers.rows import PaperFigures

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedveil.core.figures import Estimate
-from fedveil.core.plain import plain
+from fedveil.core.files import plain
 
 PaperFigures = Sequence[Mapping[str, Any]]
 """What a preset quotes from the paper: figures with the row that they belong to and their source, or notes."""

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from fedveil.core.errors import InputError
 from fedveil.data import MISSING, Attribute, AttributeData, Split, intersect, random_split
-from fedveil.data.checks import checked
-from fedveil.data.strata import joint_strata
+from fedveil.data.source import checked
+from fedveil.data.splits import joint_strata
 
 SHARES = st.floats(0.0, 0.45)
 
@@ -53,7 +53,7 @@ def test_a_value_in_the_minority_of_its_groups_may_miss_a_split():
 
 
 def test_shares_must_leave_something_to_train_on():
-    with pytest.raises(InputError, match="leave something to train on"):
+    with pytest.raises(InputError, match="leave training records"):
         random_split(10, seed=0, validation=0.5, test=0.5)
 
 

@@ -211,7 +211,7 @@ def test_squared_error_and_one_hot():
 
 
 def test_our_games_are_found_by_name():
-    assert {"fedavg", "adversarial", "autoencoder"} <= set(plugins.found("fedveil.games"))
+    assert {"fedavg", "adversarial", "autoencoder"} <= set(plugins.registered("fedveil.games"))
     assert plugins.load("fedveil.games", "fedavg") is FedAvg
     assert plugins.load("fedveil.games", "adversarial") is AdversarialTraining
     with pytest.raises(InputError, match="did you mean 'autoencoder'"):

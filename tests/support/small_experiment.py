@@ -13,7 +13,7 @@ from fedveil_papers.kinds import make_experiment
 from fedveil_papers.preset import Preset
 from rich.console import Console
 
-from fedveil.core.plain import plain
+from fedveil.core.files import plain
 from fedveil.studies.runner import Listener
 
 

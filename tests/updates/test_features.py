@@ -113,7 +113,7 @@ def test_bad_input_is_one_line(run):
     segments = segments_of(run)
     with pytest.raises(InputError, match="no features 'maximum'"):
         features(torch.zeros(1, segments[-1].stop), segments, "maximum")
-    with pytest.raises(InputError, match="where the segments describe rows of"):
+    with pytest.raises(InputError, match="but the segments describe rows of"):
         features(torch.zeros(1, 5), segments)
     with pytest.raises(InputError, match="no tensors that 'biases' reads"):
         features(torch.zeros(1, 6), (Segment("m", "weight", (2, 3), 0),), "biases")

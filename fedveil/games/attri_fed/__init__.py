@@ -15,4 +15,4 @@ if TYPE_CHECKING:
     from fedveil.games.attri_fed.code import RateCode as RateCode
     from fedveil.games.attri_fed.game import AttriFed as AttriFed
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -20,4 +20,4 @@ if TYPE_CHECKING:
     from fedveil.shields.mingle.table import Step as Step
     from fedveil.shields.mingle.table import fit_step as fit_step
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -29,4 +29,4 @@ if TYPE_CHECKING:
     from fedveil.shields.transport.recipe import Recipe as Recipe
     from fedveil.shields.transport.shield import Transport as Transport
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

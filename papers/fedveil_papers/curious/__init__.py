@@ -19,4 +19,4 @@ if TYPE_CHECKING:
     from fedveil_papers.curious.pruning import prune as prune
     from fedveil_papers.curious.training import train as train
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -20,7 +20,8 @@ from torch.nn.functional import kl_div
 from fedveil.core.errors import InputError
 from fedveil.core.models import pick_device
 from fedveil.core.randomness import child_seed, torch_generator
-from fedveil.data.attribute_data import AttributeData, Split, random_split
+from fedveil.data.attribute_data import AttributeData, Split
+from fedveil.data.splits import random_split
 from fedveil.federation.work import DivergedError
 from fedveil.games.curious import classifier_network
 from fedveil_papers.curious.classifier import Classifier

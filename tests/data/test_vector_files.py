@@ -15,7 +15,8 @@ from table_files import csv, npy_bytes
 
 from fedveil.core.errors import InputError
 from fedveil.data import Attribute
-from fedveil.data.tables import column, encode_columns, read_table, read_vectors
+from fedveil.data.encoding import encode_columns
+from fedveil.data.tables import column, read_table, read_vectors
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_names_are_the_same_however_their_accents_are_written(tmp_path, name):
         assert read_vectors(path, columns=[asked])[1] == [composed]
     frame = pd.DataFrame([[1, 2]], columns=[composed, apart])
     frame.to_parquet(path) if name.endswith("parquet") else frame.to_csv(path, index=False)
-    with pytest.raises(InputError, match="stands there 2 times"):
+    with pytest.raises(InputError, match="has 2 columns named"):
         read_table(path)
 
 
@@ -214,7 +215,7 @@ WHOLE_NPZ = zipped("a.npy", WHOLE_NPY)
         ("v.npz", b"no zip at all", "not a whole numpy file"),
         ("v.npz", WHOLE_NPZ[:-30], "not a whole numpy file"),
         ("v.npz", WHOLE_NPZ[:100] + b"\xff" * 50 + WHOLE_NPZ[150:], "not a whole numpy file"),
-        ("v.npz", zipped("a.txt", b"hello"), "is no numpy array"),
+        ("v.npz", zipped("a.txt", b"hello"), "is not a numpy array"),
         ("v.npy", npy_bytes(np.array(["x"])), "holds text"),
         ("v.npy", npy_bytes(np.array([1j])), "complex"),
         ("v.npy", npy_bytes(np.array(["2020-01-01"], dtype="datetime64[D]")), "datetime64[D] values"),
@@ -226,7 +227,7 @@ WHOLE_NPZ = zipped("a.npy", WHOLE_NPY)
         ("v.csv", b"a,name\n1,bob\n", "column 'name' holds text (such as 'bob')"),
         ("v.csv", b"a,day\n1,2020-01-01\n", "column 'day' holds dates (such as '2020-01-01"),
         ("v.csv", b"a,none\n1,\n", "missing, NaN or infinite"),
-        ("v.txt", b"1", "cannot tell its format"),
+        ("v.txt", b"1", "its name does not show its format"),
     ],
 )
 def test_faulty_vectors_are_refused_in_one_line(tmp_path, name, data, says):

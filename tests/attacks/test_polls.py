@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fedveil.attacks.counts import attack_devices, attack_target, evidence
+from fedveil.attacks.polls import attack_devices, attack_target, evidence
 from fedveil.core.errors import InputError
 from fedveil.shields.transport.columns import learn_columns
 from fedveil.shields.transport.federated import Plan

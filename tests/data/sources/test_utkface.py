@@ -14,7 +14,7 @@ import fedveil.data
 from fedveil.core.errors import InputError
 from fedveil.data import Split
 from fedveil.data.sources.utkface import AGES, RACES, UTKFace, age_attribute, parse_name, race_attribute
-from fedveil.data.strata import even_split
+from fedveil.data.splits import even_split
 
 FACES = 200
 
@@ -217,7 +217,7 @@ def test_the_archive_and_its_unpacked_folder_serve_as_well(folder):
     np.testing.assert_array_equal(packed.split, flat.split)
     whole = (folder / "UTKFace.tar.gz").read_bytes()
     (folder / "UTKFace.tar.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"UTKFace\.tar\.gz: is no whole archive"):
+    with pytest.raises(InputError, match=r"UTKFace\.tar\.gz: is not a whole archive"):
         load()
 
 
@@ -254,7 +254,7 @@ def test_a_folder_without_faces(folder):
         ({"age_classes": 7}, "age_classes must be 2, 3, 4 or 5, got 7"),
         ({"race_classes": 1}, "race_classes must be 2, 3, 4 or 5, got 1"),
         ({"size": 4}, "size must lie between 8 and 200"),
-        ({"test": 0.95}, "leave something to train on"),
+        ({"test": 0.95}, "leave training records"),
         ({"limit": 0}, "limit must be at least 1"),
         ({"sensitive": "gender"}, "both target and sensitive"),
         ({"sensitive": "rase"}, r"no sensitive attribute 'rase'.*race"),

@@ -117,8 +117,8 @@ def test_a_list_that_does_not_keep_its_word(folder, head):
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("000003.jpg", "../../x.jpg", "no name of a file"),
-        ("000003.jpg", "000004.jpg", "stands there twice"),
+        ("000003.jpg", "../../x.jpg", "not the name of a file"),
+        ("000003.jpg", "000004.jpg", "is listed twice"),
         ("Young", "Yong", "lacks Young"),
         ("000003.jpg -1", "000003.jpg  3", "labels must be 1 or -1"),
     ],

@@ -126,7 +126,7 @@ def test_the_archive_serves_as_well(folder):
     np.testing.assert_array_equal(load().x, unpacked.x)
     whole = (folder / "lfw-deepfunneled.tgz").read_bytes()
     (folder / "lfw-deepfunneled.tgz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"lfw-deepfunneled\.tgz: is no whole archive"):
+    with pytest.raises(InputError, match=r"lfw-deepfunneled\.tgz: is not a whole archive"):
         load()
     (folder / "lfw-deepfunneled.tgz").unlink()
     with pytest.raises(InputError, match=r"lacks lfw-deepfunneled/ and lfw-deepfunneled\.tgz"):
@@ -137,7 +137,7 @@ def test_an_archive_without_a_picture(folder):
     with tarfile.open(folder / "lfw-deepfunneled.tgz", "w:gz") as archive:
         archive.add(folder / "lfw-deepfunneled" / "Person_No1", "lfw-deepfunneled/Person_No1")
     (folder / "lfw-deepfunneled").rename(folder.parent / "elsewhere")
-    with pytest.raises(InputError, match=r"lacks Person_No0/.* \(117 files in all\)"):
+    with pytest.raises(InputError, match=r"lacks Person_No0/.* \(117 files in total\)"):
         load()
 
 
@@ -162,12 +162,12 @@ def test_a_missing_or_too_small_picture(folder):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "it ends after its head"),
+        ("", "it ends after its first lines"),
         ("# scores\n#\tperson\timagenum\n", "No columns"),
         ("# scores\n#\tperson\timagenum\nA B\t1\n", "lacks Asian"),
         ("# scores\n#\tperson\nA B\t1\n", "2 columns, 1 names"),
         (labels({("A B", 1): scores(1, 1) | {"Smiling": "often"}}), "Smiling is not a number"),  # type: ignore[dict-item]
-        (labels({("../A", 1): scores(1, 1)}), "no name of a folder"),
+        (labels({("../A", 1): scores(1, 1)}), "not the name of a folder"),
     ],
 )
 def test_a_broken_list(folder, text, says):
