@@ -55,7 +55,7 @@ class AuditVerdicts(LaidOutExperiment):
     def check(self) -> None:
         """Refuse what cannot be run."""
         from fedveil.attacks import panel
-        from fedveil.audit.calibration import LEAST_ROWS
+        from fedveil.audit.verdict import LEAST_ROWS
 
         if self.runs < 1 or not self.cases or min([self.rows, *self.row_counts]) < LEAST_ROWS:
             raise InputError(f"experiment: needs at least 1 run, 1 case and {LEAST_ROWS} rows")
@@ -91,7 +91,7 @@ class AuditVerdicts(LaidOutExperiment):
 
     def run(self, kept: Kept, say: Say, paper: PaperFigures) -> dict[str, Any]:
         """Make and audit every classifier that is not in the folder yet."""
-        from fedveil.audit.calibration import LIMITS
+        from fedveil.audit.verdict import LIMITS
 
         jobs = [(case, seed) for seed in range(self.seed, self.seed + self.runs) for case in self._cases()]
         members = [one for case, seed in jobs for one in self._of_case(kept, say, case, seed)]

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedveil.core.errors import InputError
-from fedveil.flower.app_run import RunningApp, tail
-from fedveil.flower.loopback import Loopback
+from fedveil.flower.loopback import Loopback, RunningApp, tail
 
 TINY = Path(__file__).parent / "apps" / "tiny"
 
