@@ -14,9 +14,9 @@ import argparse
 import json
 
 import torch
-from fedveil_papers.exposure.point import Laboratory, Point
-from fedveil_papers.exposure.sending import Sender
-from fedveil_papers.exposure.task import Task, make_task
+from fedveil_papers.recup.laboratory.point import Laboratory, Point
+from fedveil_papers.recup.laboratory.sending import Sender
+from fedveil_papers.recup.laboratory.task import Task, make_task
 from torch import Tensor, nn
 
 from fedveil.core.randomness import numpy_generator, torch_generator

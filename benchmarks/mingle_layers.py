@@ -14,9 +14,9 @@ import json
 
 import numpy as np
 import torch
-from fedveil_papers.exposure.readers import Features, Readers, strongest
-from fedveil_papers.exposure.sending import Sender, Tally
-from fedveil_papers.exposure.task import Task, make_task
+from fedveil_papers.recup.laboratory.readers import Features, Readers, strongest
+from fedveil_papers.recup.laboratory.sending import Sender, Tally
+from fedveil_papers.recup.laboratory.task import Task, make_task
 from torch import Tensor, nn
 
 from fedveil.data import Split

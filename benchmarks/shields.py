@@ -4,7 +4,7 @@
 
 A round of 100 clients with one record each, RecUP-FL's LFW network (62×47 pixels, RGB: 880 thousand weights),
 a zoo of 20 members with widths spread over 128–2048, P = 10, Q = 5, float32; what is timed, and how, is told in
-`fedveil_papers.shield_cost`, which `fedveil reproduce recup/time` runs as well. With `--json` the last line of
+`fedveil_papers.recup.shield_cost`, which `fedveil reproduce recup/time` runs as well. With `--json` the last line of
 stdout is `{"relative_to_dp_gaussian": {"recup": …, "soteria": …, …}}`. The paper's Table 1, on a graphics card, has
 RecUP-FL at 12.2, DP-Laplace at 31.8, sparsification at 2.8 and Soteria at 875.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from fedveil_papers.shield_cost import ShieldCost
+from fedveil_papers.recup.shield_cost import ShieldCost
 from rich.console import Console
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,8 +35,7 @@ def demo(
     folder = out or Path("runs") / study.name
     words = ["fedveil", "demo", *_given("--data", data), *_given("--target", target), *_given("--sensitive", sensitive)]
     command = shlex.join([*words, *_given("--out", out)])
-    count = workers or os.cpu_count() or 1
-    ran = run_shown(plan, folder, workers=count, fresh=fresh, command=command, console=console)
+    ran = run_shown(plan, folder, workers=workers, fresh=fresh, command=command, console=console)
     results = ran.results
     if results.cells:
         page = write_report(results)
@@ -47,7 +45,7 @@ def demo(
         console.print(f"The report: {page} (open it in a browser)", markup=False)
         if json:
             print_json({"cells": results.rows, "report": str(page)})
-    report_failures(ran)
+    report_failures(ran.failed)
 
 
 def own_table(data: Path | None, target: str | None, sensitive: str | None) -> Any:

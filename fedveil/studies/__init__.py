@@ -9,7 +9,6 @@ the papers' tables.
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,7 @@ def run(
     Args:
         study: what to run.
         out: the directory; runs/<name> if unsaid.
-        workers: processes at the same time; one per core if unsaid.
+        workers: processes at the same time; 0: none but this one. Default: one per core.
         fresh: discard what the directory holds of this study first.
     """
     from fedveil.config.study import make_study, read_study
@@ -42,7 +41,7 @@ def run(
 
     plan = checked(make_study(dict(study)) if isinstance(study, Mapping) else read_study(Path(study)))
     folder = Path(out) if out is not None else Path("runs") / plan.study.name
-    ran = run_study(plan, folder, workers=workers or os.cpu_count() or 1, fresh=fresh)
+    ran = run_study(plan, folder, workers=workers, fresh=fresh)
     if ran.failed:
         cell, why = next(iter(ran.failed.items()))
         raise InputError(f"{len(ran.failed)} cells failed, {cell} first: {why}; finished ones are in {folder}")

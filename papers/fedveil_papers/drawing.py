@@ -1,4 +1,4 @@
-"""A PNG of what is shown, where matplotlib is there."""
+"""A picture of results as PNG, where matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedveil.core.files import write_atomically
-from fedveil_papers.shown import Display
+from fedveil_papers.shown import Display, Results
 
 WITHOUT = "No picture: matplotlib is not installed (pip install 'fedveil[report]')."
 LOOK: Any = {
@@ -19,8 +19,8 @@ LOOK: Any = {
 }
 
 
-def write_png(shown: Display, found: dict[str, Any], path: Path) -> bool:
-    """Draw to a file; return False where matplotlib is missing."""
+def write_png(display: Display[Results], results: Results, path: Path) -> bool:
+    """Draw results to a file; return False where matplotlib is not installed."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -28,9 +28,9 @@ def write_png(shown: Display, found: dict[str, Any], path: Path) -> bool:
         return False
     content = io.BytesIO()
     with mpl.rc_context(LOOK), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # a name in a script that the font lacks is drawn as boxes
+        warnings.filterwarnings("ignore", message="Glyph")  # letters that the font lacks are drawn as boxes
         canvas = Figure(layout="constrained")
-        shown.draw(found, canvas)
+        display.draw(results, canvas)
         canvas.savefig(content, dpi=150, format="png", metadata={"Software": None})
     write_atomically(path, content.getvalue())
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,43 +18,71 @@ from fedveil.data import Split
 from fedveil.shields.recup import Zoo
 from fedveil.shields.shield import Identity, Shield
 from fedveil.updates.features import features
-from fedveil_papers.exposure.readers import ADAPTIVE, STATIC, Features, Read, Readers, strongest
-from fedveil_papers.exposure.sending import Policies, Sender, Tally
-from fedveil_papers.exposure.task import Task
-from fedveil_papers.exposure.training import Trained, train
+from fedveil_papers.recup.laboratory.readers import ADAPTIVE, STATIC, Features, Read, Readers, Reading, strongest
+from fedveil_papers.recup.laboratory.sending import Policies, Sender, Tally
+from fedveil_papers.recup.laboratory.task import Task
+from fedveil_papers.recup.laboratory.training import Trained, train
 
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured; `as_dict` is plain JSON."""
+    """What was measured of a shield at a strength.
+
+    Attributes:
+        name, strength: the shield's.
+        damage: what it does to updates, by round; see `Tally`.
+        readings: what attackers read, by attribute, round, mode, attacker and features.
+        losses: the test people's loss in some rounds of the run under the shield; empty where none was played.
+        kept: the fall of the test loss relative to the undefended run's; None where no run was played.
+        silent: how often a client could not send anything.
+        validation_kept: the same share on validation people, by whom one may choose.
+    """
 
     name: str
     strength: float | None
     damage: dict[int, dict[str, float]]
-    rows: list[dict[str, Any]]
+    readings: list[Reading]
     losses: dict[int, float]
     kept: float | None
     silent: int
     validation_kept: float | None = None
 
-    def worst(self, attribute: str, mode: str = "retrained", number: int | None = None) -> dict[str, Any]:
-        """Return the attacker that counts: chosen on validation people, over all rounds unless one is named."""
-        own = [
-            row
-            for row in self.rows
-            if row["attribute"] == attribute and row["mode"] == mode and number in (None, row["round"])
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Point:
+        """Return a point from its JSON values."""
+        return cls(
+            name=values["method"],
+            strength=values["strength"],
+            damage={int(number): damage for number, damage in values["damage"].items()},
+            readings=[Reading.of(reading) for reading in values["rows"]],
+            losses={int(number): loss for number, loss in values["losses"].items()},
+            kept=values["kept"],
+            silent=values["silent"],
+            validation_kept=values.get("validation_kept"),
+        )
+
+    def read(self, attribute: str, mode: str = "retrained", number: int | None = None) -> list[Reading]:
+        """Return what attackers of a mode read of an attribute, in all rounds unless one is named."""
+        return [
+            reading
+            for reading in self.readings
+            if reading.attribute == attribute and reading.mode == mode and number in (None, reading.round)
         ]
-        if not own:
+
+    def worst(self, attribute: str, mode: str = "retrained", number: int | None = None) -> Reading:
+        """Return the attacker that counts: chosen on validation people, over all rounds unless one is named."""
+        readings = self.read(attribute, mode, number)
+        if not readings:
             raise InputError(f"no {mode} attacker was tried on {attribute!r}")
-        return strongest(own)
+        return strongest(readings)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it as plain values."""
+        """Return JSON values."""
         return {
             "method": self.name,
             "strength": self.strength,
-            "damage": {str(number): told for number, told in self.damage.items()},
-            "rows": self.rows,
+            "damage": {str(number): damage for number, damage in self.damage.items()},
+            "rows": [reading.as_dict() for reading in self.readings],
             "losses": {str(number): loss for number, loss in self.losses.items()},
             "kept": self.kept,
             "validation_kept": self.validation_kept,
@@ -70,10 +99,13 @@ class Laboratory:
 
     Attributes:
         task: what is learned.
-        rounds: where updates are looked at; the last is also how long a run is, unless `length` says so.
-        attributes: what is asked; all of the data's if unsaid.
+        rounds: where updates are looked at.
+        attributes: what is attacked; default: all of the data's.
         static, adaptive: which attackers are tried, on which features.
-        pool: also let retrained attackers see one sender's updates of all these rounds together, by these features.
+        pool: retrained attackers who see one sender's updates of all these rounds together, and on which features.
+        length: how many rounds a run has; default: up to the last that is looked at.
+        draws: bootstrap draws behind each interval.
+        progress: called with what is done now.
     """
 
     task: Task
@@ -85,7 +117,6 @@ class Laboratory:
     length: int | None = None
     draws: int = 400
     progress: Callable[[str], None] | None = None
-    clean: dict[int, Features] = field(init=False)
     zoos: dict[str, dict[str, Zoo]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -93,25 +124,34 @@ class Laboratory:
         for name in self.attributes:
             self.task.data.attribute(name)
         self.length = max(self.rounds) if self.length is None else self.length
+
+    @cached_property
+    def undefended(self) -> Trained:
+        """The run without a shield."""
         self.say("undefended run")
-        bare = Sender(self.task)
-        self.undefended: Trained = train(bare, self.length, keep=self.rounds)
-        self.clean = {}
-        self.readers: dict[int, Readers] = {}
-        for number in self.rounds:
-            self.clean[number] = self.look(bare, number)[0]
-            seed = child_seed(self.task.seed, "readers", number)
-            self.readers[number] = Readers(self.clean[number], seed, self.draws)
+        assert self.length is not None
+        return train(Sender(self.task), self.length, keep=self.rounds)
+
+    @cached_property
+    def clean(self) -> dict[int, Features]:
+        """What the server sees of updates without a shield, by round."""
+        return {number: self.look(Sender(self.task), number)[0] for number in self.rounds}
+
+    @cached_property
+    def readers(self) -> dict[int, Readers]:
+        """The attackers of each round."""
+        seeds = {number: child_seed(self.task.seed, "readers", number) for number in self.rounds}
+        return {number: Readers(self.clean[number], seed, self.draws) for number, seed in seeds.items()}
 
     def say(self, what: str) -> None:
-        """Tell whoever waits what is done."""
+        """Report what is done now."""
         if self.progress:
             self.progress(what)
 
     def people(self) -> tuple[IntArray, IntArray, IntArray]:
         """Return the attacker's clients to learn from and to choose by, and its victims."""
-        found = [self.task.people(split) for split in Split]
-        return found[0], found[1], found[2]
+        train, validation, test = (self.task.people(split) for split in Split)
+        return train, validation, test
 
     def look(self, sender: Sender, number: int) -> tuple[Features, Tally]:
         """Return what a server sees of everybody's update at a round's weights, and what the shield did."""
@@ -128,7 +168,7 @@ class Laboratory:
                 spoke.append(part[sent.speaking])
                 for how in hows:
                     parts[how].append(features(sent.sent, self.task.segments, how))
-            pools.append({how: torch.cat(own).double().numpy() for how, own in parts.items()})
+            pools.append({how: torch.cat(rows).double().numpy() for how, rows in parts.items()})
             speakers.append(np.concatenate(spoke))
         labels = [{name: self.task.labels(people, name) for name in self.task.data.attributes} for people in speakers]
         groups = self.task.data.groups
@@ -148,54 +188,51 @@ class Laboratory:
         """Measure a shield; without one, the undefended updates.
 
         Args:
-            name: what it is called.
+            name: the method's.
             shield: what clients do in the run whose learning is measured, and in every round that is looked at.
-            strength: what it is called by, among others of this name.
-            at: another shield for a round that is looked at: the same at a strength that suits its norms.
+            strength: the shield's, for the record.
+            at: other shields for rounds that are looked at: the same one at strengths that suit the rounds' norms.
             policies: what each client has chosen.
-            utility: whether the run is played.
+            utility: whether a run is played under the shield.
         """
         sender = Sender(self.task, shield or Identity(), policies)
-        rows: list[dict[str, Any]] = []
+        readings: list[Reading] = []
         damage: dict[int, dict[str, float]] = {}
         seen: dict[int, Features] = {}
         for number in self.rounds:
             self.say(f"{name}: round {number}")
-            own = sender if at is None or number not in at else Sender(self.task, at[number], policies)
-            seen[number], tally = self.look(own, number)
+            sender_here = sender if at is None or number not in at else Sender(self.task, at[number], policies)
+            seen[number], tally = self.look(sender_here, number)
             damage[number] = tally.as_dict()
             readers = self.readers[number]
             for attribute in self.attributes:
-                about: Mapping[str, Any] = {"attribute": attribute, "round": number}
-                tried = readers.static(seen[number], attribute, self.static)
-                rows += [{**about, "mode": "static", **row} for row in tried]
-                tried = readers.retrained(seen[number], attribute, self.adaptive)
-                rows += [{**about, "mode": "retrained", **row} for row in tried]
+                readings += readers.static(seen[number], attribute, self.static, number)
+                readings += readers.retrained(seen[number], attribute, self.adaptive, number)
         if self.pool and len(self.rounds) > 1:
             together = _together(list(seen.values()), [how for how, _ in self.pool])
             for attribute in self.attributes:
-                tried = self.readers[self.rounds[-1]].retrained(together, attribute, self.pool)
-                rows += [{"attribute": attribute, "round": "all", "mode": "pooled", **row} for row in tried]
+                readers = self.readers[self.rounds[-1]]
+                readings += readers.retrained(together, attribute, self.pool, "all", "pooled")
         self.say(f"{name}: learning")
         bare = shield is None or isinstance(shield, Identity)
         run = self.undefended if bare else train(sender, self.length or 1, keep=self.rounds) if utility else None
         kept = None if run is None else run.reduction / self.undefended.reduction
         chosen = None if run is None else run.validation_reduction / self.undefended.validation_reduction
         losses = {} if run is None else run.losses
-        return Point(name, strength, damage, rows, losses, kept, run.silent if run else 0, chosen)
+        return Point(name, strength, damage, readings, losses, kept, run.silent if run else 0, chosen)
 
 
 def _together(rounds: Sequence[Features], hows: Sequence[str]) -> Features:
     """Lay each sender's features of all rounds, and their mean, in which noise averages out, beside each other."""
     if any(
-        len(pool[how]) != len(rounds[0].pools[place][how])
-        for one in rounds
-        for place, pool in enumerate(one.pools)
+        len(pool[how]) != len(rounds[0].pools[index][how])
+        for seen in rounds
+        for index, pool in enumerate(seen.pools)
         for how in hows
     ):
         raise InputError("not every client spoke in every round, so their rounds cannot be laid side by side")
     pools = []
-    for place in range(3):
-        own = {how: [one.pools[place][how] for one in rounds] for how in hows}
-        pools.append({how: np.hstack([np.mean(parts, axis=0), *parts]) for how, parts in own.items()})
+    for index in range(3):
+        by_round = {how: [seen.pools[index][how] for seen in rounds] for how in hows}
+        pools.append({how: np.hstack([np.mean(parts, axis=0), *parts]) for how, parts in by_round.items()})
     return Features(tuple(pools), rounds[0].labels, rounds[0].groups)  # type: ignore[arg-type]

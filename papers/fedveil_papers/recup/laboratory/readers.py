@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fedveil.core.randomness import child_seed, numpy_generator
 from fedveil.core.standardise import Standardiser
 from fedveil.data.attribute import MISSING, Attribute
 from fedveil.view import Pool, View
+from fedveil_papers.rows import Figure
 
 Read = tuple[str, str]
 """Features and an attacker's name."""
@@ -35,6 +36,50 @@ ADAPTIVE: tuple[Read, ...] = (
 """The same, retrained, and features that no zoo ever saw."""
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How well one attacker reads an attribute from updates.
+
+    Attributes:
+        attribute: what is read.
+        round: of the updates; "all" where one sender's rounds were pooled.
+        mode: "static" (the attacker knows clean updates only), "retrained" or "pooled".
+        attacker, features: who reads, and which features of an update.
+        accuracy, balanced_accuracy, auc: on test people.
+        prior: the accuracy of always guessing the most frequent value.
+        validation: the balanced accuracy on validation people, by which attackers are chosen.
+    """
+
+    attribute: str
+    round: int | str
+    mode: str
+    attacker: str
+    features: str
+    accuracy: Figure | None
+    balanced_accuracy: Figure | None
+    auc: Figure | None
+    prior: Figure | None
+    validation: float
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Reading:
+        """Return a reading from its JSON values."""
+        measures = {name: Figure.of(values[name]) for name in MEASURES}
+        return cls(**{**values, **measures})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return asdict(self)
+
+
+MEASURES = ("accuracy", "balanced_accuracy", "auc", "prior")
+
+
+def strongest(readings: Sequence[Reading]) -> Reading:
+    """Return the attacker that counts: the best by validation people, never by the victims."""
+    return max(readings, key=lambda reading: reading.validation)
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """Features of three pools of clients by their name: auxiliary, validation and victims."""
@@ -49,13 +94,13 @@ class Features:
         Clients with a value that fewer than two people of some pool have are left out: nobody can learn or judge it.
         """
         sources = [self, self, self if victims is None else victims]
-        labels = [own.labels[place][attribute] for place, own in enumerate(sources)]
-        common = np.flatnonzero(np.min([one.counts for one in labels], axis=0) > 1)
-        made = []
-        for place, (own, label) in enumerate(zip(sources, labels, strict=True)):
+        labels = [source.labels[index][attribute] for index, source in enumerate(sources)]
+        common = np.flatnonzero(np.min([label.counts for label in labels], axis=0) > 1)
+        pools = []
+        for index, (source, label) in enumerate(zip(sources, labels, strict=True)):
             kept = Attribute(attribute, np.where(np.isin(label.codes, common), label.codes, MISSING), label.values)
-            made.append(Pool(own.pools[place][how], {attribute: kept}, own.groups[place]))
-        return View.apart(*made).about(attribute)
+            pools.append(Pool(source.pools[index][how], {attribute: kept}, source.groups[index]))
+        return View.apart(*pools).about(attribute)
 
 
 @dataclass(eq=False)
@@ -68,20 +113,25 @@ class Readers:
     confidence: float = 0.95
     _static: dict[tuple[str, str, str], tuple[Standardiser, Fitted, Question]] = field(default_factory=dict)
 
-    def static(self, victims: Features, attribute: str, reads: Sequence[Read]) -> list[dict[str, Any]]:
+    def static(self, victims: Features, attribute: str, reads: Sequence[Read], round: int | str) -> list[Reading]:
         """Try attackers who know clean updates only."""
-        return [self._try_static(victims, attribute, how, name) for how, name in reads]
+        return [
+            self._reading(self._try_static(victims, attribute, how, name), attribute, round, "static", how)
+            for how, name in reads
+        ]
 
-    def retrained(self, defended: Features, attribute: str, reads: Sequence[Read]) -> list[dict[str, Any]]:
+    def retrained(
+        self, defended: Features, attribute: str, reads: Sequence[Read], round: int | str, mode: str = "retrained"
+    ) -> list[Reading]:
         """Try attackers who learned from updates that went through the same shield."""
-        found = []
+        readings = []
         for how, name in reads:
             question = Question.ask(defended.view(how, attribute), attribute, _vectors)
             trial = Trial.run(name, self._attack(attribute, how, name), question, self.draws, self._rng(attribute))
-            found.append(self._row(trial, how))
-        return found
+            readings.append(self._reading(trial, attribute, round, mode, how))
+        return readings
 
-    def _try_static(self, victims: Features, attribute: str, how: str, name: str) -> dict[str, Any]:
+    def _try_static(self, victims: Features, attribute: str, how: str, name: str) -> Trial:
         key = (attribute, how, name)
         view = self.clean.view(how, attribute, victims)
         if key not in self._static:
@@ -90,34 +140,31 @@ class Readers:
             self._static[key] = Standardiser.fit(view.auxiliary.vectors), fitted, question
         scale, fitted, question = self._static[key]
         attacked = Labelled(scale.apply(view.victims.vectors), view.victims.attributes[attribute].codes)
-        seen, made = fitted.says(question.validation), fitted.says(attacked)
-        trial = Trial.of(name, seen, made, view.victims.groups, self.draws, self._rng(attribute))
-        return self._row(trial, how)
+        on_validation, on_victims = fitted.says(question.validation), fitted.says(attacked)
+        return Trial.of(name, on_validation, on_victims, view.victims.groups, self.draws, self._rng(attribute))
 
     def _attack(self, attribute: str, how: str, name: str) -> Attack:
         kind = plugins.load("fedveil.attacks", name, Attack)
-        made: Attack = kind(seed=child_seed(self.seed, "reader", attribute, how, name), device="auto")
-        return made
+        attack: Attack = kind(seed=child_seed(self.seed, "reader", attribute, how, name), device="auto")
+        return attack
 
     def _rng(self, attribute: str) -> np.random.Generator:
         return numpy_generator(self.seed, "bootstrap", attribute)  # the same draws for all: differences are paired
 
-    def _row(self, trial: Trial, how: str) -> dict[str, Any]:
-        figures = trial.figures(self.confidence).as_dict()
-        kept = {name: figures[name] for name in ("accuracy", "balanced_accuracy", "auc")}
-        prior = interval(trial.draws["prior"], self.confidence).as_dict()
-        return {
-            "attacker": trial.name,
-            "features": how,
-            **kept,
-            "prior": prior,
-            "validation": trial.validation_balanced_accuracy,
-        }
-
-
-def strongest(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the attacker that counts: the best by validation people, never by the victims."""
-    return max(rows, key=lambda row: float(row["validation"]))
+    def _reading(self, trial: Trial, attribute: str, round: int | str, mode: str, how: str) -> Reading:
+        figures = trial.figures(self.confidence)
+        return Reading(
+            attribute=attribute,
+            round=round,
+            mode=mode,
+            attacker=trial.name,
+            features=how,
+            accuracy=Figure.of(figures.accuracy),
+            balanced_accuracy=Figure.of(figures.balanced_accuracy),
+            auc=Figure.of(figures.auc),
+            prior=Figure.of(interval(trial.draws["prior"], self.confidence)),
+            validation=trial.validation_balanced_accuracy,
+        )
 
 
 def _vectors(pool: Pool) -> FloatArray:

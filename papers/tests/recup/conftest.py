@@ -1,7 +1,7 @@
 """A small task that all tests of the laboratory share."""
 
 import pytest
-from fedveil_papers.exposure import Task
+from fedveil_papers.recup.laboratory import Task
 from small_task import small_data
 
 

@@ -13,7 +13,7 @@ from fedveil.core.errors import InputError
 from fedveil.core.randomness import numpy_generator
 from fedveil.data import Split
 from fedveil.federation.aggregation import Aggregator, WeightedMean
-from fedveil_papers.exposure.sending import Sender, Tally
+from fedveil_papers.recup.laboratory.sending import Sender, Tally
 
 
 @dataclass(eq=False)

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from fedveil_papers.exposure import Laboratory, Task, make_task
-from fedveil_papers.exposure.matching import at_norm, relative_norm
-from fedveil_papers.exposure.sending import Sender
-from fedveil_papers.exposure.training import train
+from fedveil_papers.recup.laboratory import Laboratory, Task, make_task
+from fedveil_papers.recup.laboratory.matching import at_norm, relative_norm
+from fedveil_papers.recup.laboratory.sending import Sender
+from fedveil_papers.recup.laboratory.training import train
 from small_task import small_data
 
 from fedveil.core.errors import InputError
@@ -28,18 +28,17 @@ def test_without_a_shield_learning_is_whole_and_u_is_read(lab):
     point = lab.measure("none")
     assert point.kept == 1
     assert point.damage[1]["relative_l2"] == 0
-    assert point.worst("u")["balanced_accuracy"]["estimate"] > 0.9
-    assert {row["mode"] for row in point.rows} == {"static", "retrained", "pooled"}
+    assert point.worst("u").balanced_accuracy.estimate > 0.9
+    assert {reading.mode for reading in point.readings} == {"static", "retrained", "pooled"}
     assert lab.undefended.losses[21] < 0.7 * lab.undefended.losses[1]
 
 
 def test_static_attackers_on_clean_updates_are_the_retrained_ones(lab):
     point = lab.measure("none")
     static, retrained = (
-        [row for row in point.rows if row["mode"] == mode and row["features"] == "max"]
-        for mode in ("static", "retrained")
+        [reading for reading in point.read("u", mode) if reading.features == "max"] for mode in ("static", "retrained")
     )
-    assert [row["balanced_accuracy"] for row in static] == [row["balanced_accuracy"] for row in retrained]
+    assert [reading.balanced_accuracy for reading in static] == [reading.balanced_accuracy for reading in retrained]
 
 
 def test_noise_blinds_who_knows_clean_updates_but_not_who_was_retrained(lab):
@@ -47,8 +46,8 @@ def test_noise_blinds_who_knows_clean_updates_but_not_who_was_retrained(lab):
     assert found is not None
     point = lab.measure("noise", found[1], 1.0)
     assert point.damage[1]["relative_l2"] == pytest.approx(1.0, rel=0.1)
-    static = point.worst("u", "static", 1)["balanced_accuracy"]["estimate"]
-    retrained = point.worst("u", "retrained", 1)["balanced_accuracy"]["estimate"]
+    static = point.worst("u", "static", 1).balanced_accuracy.estimate
+    retrained = point.worst("u", "retrained", 1).balanced_accuracy.estimate
     assert retrained > static + 0.03
     assert retrained > 0.9
     assert point.kept is not None
@@ -64,8 +63,8 @@ def test_a_shield_on_inputs_takes_the_attribute_out_of_every_update(lab):
             return message.with_values(message.values * (torch.arange(8) > 0))
 
     point = lab.measure("without", Without())
-    assert point.worst("u")["balanced_accuracy"]["estimate"] < 0.6
-    assert point.worst("u", "pooled")["balanced_accuracy"]["estimate"] < 0.6
+    assert point.worst("u").balanced_accuracy.estimate < 0.6
+    assert point.worst("u", "pooled").balanced_accuracy.estimate < 0.6
     assert point.kept is not None
     assert point.kept > 0.9
 

@@ -17,13 +17,13 @@ from fedveil.core.arrays import IntArray
 from fedveil.core.randomness import child_seed
 from fedveil.data import Split
 from fedveil.shields.shield import Identity, Shield
-from fedveil_papers.exposure.matching import strength_at
-from fedveil_papers.exposure.sending import Sender, Sent, Tally
-from fedveil_papers.picture_grid import to_pixels, to_png
+from fedveil_papers.recup.laboratory.matching import strength_at
+from fedveil_papers.recup.laboratory.sending import Sender, Sent, Tally
+from fedveil_papers.recup.picture_grid import to_pixels, to_png
 
 if TYPE_CHECKING:
     from fedveil.attacks.reconstruction import Reconstruction
-    from fedveil_papers.exposure import Laboratory
+    from fedveil_papers.recup.laboratory import Laboratory
 
 RECOGNISABLE = 25.0
 """dB from which a reconstruction is counted as good."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from fedveil.core.errors import InputError
 from fedveil.data import Split
 from fedveil.shields.shield import Shield
-from fedveil_papers.exposure.point import Laboratory
-from fedveil_papers.exposure.sending import Sender, Tally
+from fedveil_papers.recup.laboratory.point import Laboratory
+from fedveil_papers.recup.laboratory.sending import Sender, Tally
 
 NUMBERS = 2**26
 """Of how many numbers updates tell the norm: 64 to 1,024 clients."""

@@ -16,7 +16,7 @@ from fedveil.core.randomness import child_seed, torch_generator
 from fedveil.data import Split
 from fedveil.shields.message import Context, Kind, Message, Samples
 from fedveil.shields.shield import Identity, Shield, ShieldError
-from fedveil_papers.exposure.task import Task
+from fedveil_papers.recup.laboratory.task import Task
 
 Policies = Callable[[int], Mapping[str, Any]]
 """What the client with this first record has chosen."""

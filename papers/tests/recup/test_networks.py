@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from fedveil_papers.exposure.networks import NETWORKS, network
-from fedveil_papers.exposure.task import squared_to_label
+from fedveil_papers.recup.laboratory.networks import NETWORKS, network
+from fedveil_papers.recup.laboratory.task import squared_to_label
 from torch import nn
 
 from fedveil.core.errors import InputError

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil_papers.experiment import Experiment, Kept, Say
+from fedveil_papers.recup.cases import Case, zoos_of
 from fedveil_papers.shown import PaperFigures, with_interval
-from fedveil_papers.update_parts import Case, zoos_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +53,7 @@ class Transfer(Experiment):
 
     def _measure(self, say: Say) -> dict[str, Any]:
         from fedveil.data import Split
-        from fedveil_papers.exposure import Laboratory
+        from fedveil_papers.recup.laboratory import Laboratory
 
         case = Case.of(self.case, "experiment: case")
         lab = Laboratory(

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fedveil.config import parts
 from fedveil.core.errors import InputError
 from fedveil_papers.experiment import Experiment, Kept, Say
+from fedveil_papers.recup.cases import Case, Trial, kept_zoos, trials_on
 from fedveil_papers.shown import PaperFigures
-from fedveil_papers.update_parts import Case, Trial, kept_zoos, trials_on
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from fedveil.core.policy import Policy
     from fedveil.federation.aggregation import Aggregator
-    from fedveil_papers.exposure import Laboratory
+    from fedveil_papers.recup.laboratory import Laboratory
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Convergence(Experiment):
         return {"kind": self.kind, "runs": runs, "paper": [dict(one) for one in paper]}
 
     def _laboratory(self, case: Case, say: Say) -> Laboratory:
-        from fedveil_papers.exposure import Laboratory
+        from fedveil_papers.recup.laboratory import Laboratory
 
         reads = [("max", "stru-nn")]  # what a zoo learns from; nobody attacks here
         return Laboratory(
@@ -102,8 +102,8 @@ class Convergence(Experiment):
     ) -> dict[str, Any]:
         from fedveil.data import Split
         from fedveil.shields.shield import Identity
-        from fedveil_papers.exposure.sending import Sender
-        from fedveil_papers.exposure.training import train
+        from fedveil_papers.recup.laboratory.sending import Sender
+        from fedveil_papers.recup.laboratory.training import train
 
         lab = ready()
         length = Case.of(self.case, "experiment: case").length or max(lab.rounds)

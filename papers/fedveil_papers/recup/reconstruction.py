@@ -13,18 +13,18 @@ from fedveil.core.errors import InputError
 from fedveil.core.files import write_atomically
 from fedveil.data.catalogue import find_source
 from fedveil.data.locate import find
-from fedveil_papers import picture_grid
 from fedveil_papers.experiment import Experiment, Kept, Say
-from fedveil_papers.inverting import Shielding, invert_people
-from fedveil_papers.reconstruction_layout import draw_grids, shown_panel, tables_of
+from fedveil_papers.recup import picture_grid
+from fedveil_papers.recup.cases import Case, Trial, kept_zoos, trials_on
+from fedveil_papers.recup.inverting import Shielding, invert_people
+from fedveil_papers.recup.reconstruction_layout import draw_grids, shown_panel, tables_of
 from fedveil_papers.shown import PaperFigures, at
-from fedveil_papers.update_parts import Case, Trial, kept_zoos, trials_on
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from fedveil.attacks.reconstruction import Inversion
-    from fedveil_papers.exposure import Laboratory
+    from fedveil_papers.recup.laboratory import Laboratory
 
 PAGE = "reconstruction.html"
 
@@ -199,7 +199,7 @@ class _Bench:
     @cached_property
     def laboratory(self) -> Laboratory:
         """Nothing is read in it, and features are made only where a zoo needs them."""
-        from fedveil_papers.exposure import Laboratory
+        from fedveil_papers.recup.laboratory import Laboratory
 
         hows = {str(trial.zoo.get("features", "max")) for trial in self.trials if trial.zoo is not None}
         return Laboratory(

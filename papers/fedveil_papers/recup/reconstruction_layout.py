@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedveil_papers import picture_grid
-from fedveil_papers.inverting import RECOGNISABLE
+from fedveil_papers.recup import picture_grid
+from fedveil_papers.recup.inverting import RECOGNISABLE
 from fedveil_papers.shown import at, with_interval
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from fedveil.shields.recup import Zoo
 from fedveil.shields.recup.members import frozen, hidden_sizes, spread_widths
 from fedveil.updates import Segment, features
 from fedveil_papers.experiment import Experiment, Kept, Say
-from fedveil_papers.exposure import network, network_segments, per_sample_gradients
+from fedveil_papers.recup.laboratory import network, network_segments, per_sample_gradients
 from fedveil_papers.shown import PaperFigures
 
 if TYPE_CHECKING:

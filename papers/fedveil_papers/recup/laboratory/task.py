@@ -19,7 +19,7 @@ from fedveil.data.attribute import Attribute
 from fedveil.games.losses import cross_entropy
 from fedveil.updates.gradients import LossOf, network_segments, per_sample_gradients
 from fedveil.updates.segments import Segment
-from fedveil_papers.exposure.networks import network
+from fedveil_papers.recup.laboratory.networks import network
 
 
 def squared_to_label(outputs: Tensor, labels: Tensor) -> Tensor:
