@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fedveil.cli.output import JsonOption, console_for, print_json
-from fedveil.cli.run import FreshOption, WorkersOption, report_failures, rows_table, run_shown
+from fedveil.cli.output import FreshOption, JsonOption, WorkersOption, console_for, print_json
+from fedveil.cli.run import report_failures, rows_table, run_shown
 from fedveil.core.errors import InputError
 
 STUDY = Path(__file__).with_name("demo.yaml")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,17 @@ from rich.console import Console
 from fedveil.core.plain import plain
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of stdout.")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Where results go (default: runs/<name>).")]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", min=0, max=256, help="Processes at the same time (default: one per core; 0: this one alone)."
+    ),
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="Change a field: key=value, such as federation.rounds=5; repeatable.")
+]
+FreshOption = Annotated[bool, typer.Option("--fresh", help="Discard the directory's results first.")]
 PanelOption = Annotated[str, typer.Option(help="full, quick, or attackers by name: logistic,boosting.")]
 DeviceOption = Annotated[str, typer.Option(help="Where attackers' networks are trained: auto, cpu, cuda, mps.")]
 

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedveil.cli.output import JsonOption, console_for, print_json, progress
-from fedveil.cli.run import SetOption, shown
+from fedveil.cli.output import JsonOption, SetOption, console_for, print_json, progress
+from fedveil.cli.run import shown
 from fedveil.core.errors import InputError
 
 if TYPE_CHECKING:
