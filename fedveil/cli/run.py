@@ -12,25 +12,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedveil.cli.output import JsonOption, console_for, print_json
+from fedveil.cli.output import (
+    FreshOption,
+    JsonOption,
+    OutOption,
+    SetOption,
+    WorkersOption,
+    console_for,
+    print_json,
+)
 from fedveil.core.errors import InterruptedWork
 
 if TYPE_CHECKING:
     from fedveil.studies.check import Plan
     from fedveil.studies.results import StudyResults
     from fedveil.studies.running import Ran
-
-OutOption = Annotated[Path | None, typer.Option("--out", help="Where results go (default: runs/<name>).")]
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--workers", min=0, max=256, help="Processes at the same time (default: one per core; 0: this one alone)."
-    ),
-]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="Change a field: key=value, such as federation.rounds=5; repeatable.")
-]
-FreshOption = Annotated[bool, typer.Option("--fresh", help="Discard the directory's results first.")]
 
 
 def run(

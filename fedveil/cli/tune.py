@@ -10,8 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fedveil.cli.output import JsonOption, console_for, print_json
-from fedveil.cli.run import OutOption, SetOption, WorkersOption, repeat_command, shown
+from fedveil.cli.output import JsonOption, OutOption, SetOption, WorkersOption, console_for, print_json
+from fedveil.cli.run import repeat_command, shown
 from fedveil.core.errors import InputError
 
 

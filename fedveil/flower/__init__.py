@@ -1,8 +1,12 @@
-"""fedveil on Flower: shields as client mods, games as apps, deployments on loopback, and what a real server saw.
+"""fedveil on Flower: shields as client mods, games as apps, deployments on one machine, and what a real server saw.
 
-Nothing here is imported before it is asked for: `import fedveil` works without Flower.
-`mod.py` has `shield_mod`, the one line in an existing app; `policy_file.py` what the person at a site writes;
-`ledger.py` and `spending.py` what was spent; `records.py` Flower's records as flat updates.
+Nothing here is imported before it is used: `import fedveil` works without Flower.
+
+A site: `mod.py` has `shield_mod`, the one line in an existing app; `policy_file.py` reads what the person at a site
+writes; `ledger.py` and `spending.py` hold what was spent; `records.py` turns Flower's records into flat updates.
+Games: `server.py`, `node.py`, and `protocol.py` for what both agree on; `new_app.py` writes an app, `study_cell.py` is
+the engine of studies. Deployments on one machine: `loopback.py`, with `processes.py` and `tls.py`. An auditor:
+`capture.py` keeps what a server receives, `captured.py` reads it, `shadows.py` runs shadow nodes.
 """
 
 from __future__ import annotations

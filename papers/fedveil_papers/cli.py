@@ -12,10 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedveil.cli.output import JsonOption, console_for, print_json
+from fedveil.cli.output import FreshOption, JsonOption, WorkersOption, console_for, print_json
 from fedveil.cli.run import (
-    FreshOption,
-    WorkersOption,
     repeat_command,
     report_failures,
     rows_table,

@@ -111,7 +111,7 @@ def test_one_record_per_shadow(run, study):
         ("round 4 is never played; the study has rounds 1 to 3", {"rounds": "1,4"}),
         ("round 0 is never played", {"rounds": "0"}),
         ("each once", {"rounds": "1,1"}),
-        ("'one' is no whole number", {"rounds": "one"}),
+        ("'one' is not a whole number", {"rounds": "one"}),
         ("fewer than 2 hold", {"more": ["--shadows", "2"]}),
         ("90000 shadow devices for 1200 validation records", {"more": ["--shadows", "90000"]}),
         ("nothing to tell", {"more": ["--set", "federation.devices=1", "--shadows", "20"]}),
@@ -135,7 +135,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_run(run, study, tm
     folder = tmp_path / "folder.safetensors"
     folder.mkdir()
     for place, said in (
-        (tmp_path / "nowhere" / "u.safetensors", "no directory that can be written to"),
+        (tmp_path / "nowhere" / "u.safetensors", "not a directory that can be written to"),
         (folder, "is a directory"),
         (study, "does not end in .safetensors"),
     ):

@@ -1,6 +1,6 @@
 """Classifiers with their verdicts, and the limits midway between standard and curious ones.
 
-The limits of `fedveil.audit.calibration` were chosen by `midway` on the calibration half of the preset curious/audit.
+The limits of `fedveil.audit.verdict` were chosen by `midway` on the calibration half of the preset curious/audit.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedveil.audit import Audit
-from fedveil.audit.calibration import Limits
 from fedveil.audit.explained import Explained
-from fedveil.audit.verdict import Verdict, decide
+from fedveil.audit.verdict import Limits, Verdict, decide
 from fedveil.core.figures import Estimate
 
 LABELS = ("standard", "curious", "failed attempt")

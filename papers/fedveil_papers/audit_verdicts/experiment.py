@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fedveil.attacks import panel
 from fedveil.audit import audit
-from fedveil.audit.calibration import LEAST_ROWS, LIMITS, Limits
+from fedveil.audit.verdict import LEAST_ROWS, LIMITS, Limits
 from fedveil.config import parts
 from fedveil.core.errors import InputError, nearest
 from fedveil.core.figures import Estimate

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedveil.attacks import Judgement, panel
-from fedveil.audit.outputs import Outputs
-from fedveil.audit.seen import seen
+from fedveil.audit.outputs import Outputs, visible_columns
 from fedveil.core.figures import Estimate
 from fedveil.core.measures import share_right
 from fedveil.core.randomness import numpy_generator
@@ -101,4 +100,4 @@ def _some(outputs: Outputs, most: int, seed: int) -> Outputs:
 
 
 def _pool(outputs: Outputs, secret: str) -> Pool:
-    return Pool(seen(outputs), {secret: outputs.secrets[secret]}, outputs.groups)
+    return Pool(visible_columns(outputs), {secret: outputs.secrets[secret]}, outputs.groups)

@@ -6,8 +6,8 @@ from fedveil_papers.audit_verdicts.calibration import AuditFigures, Member, coun
 from fedveil_papers.audit_verdicts.experiment import VerdictResults
 from fedveil_papers.kinds import make_experiment
 
-from fedveil.audit.calibration import LIMITS
 from fedveil.audit.explained import Explained
+from fedveil.audit.verdict import LIMITS
 from fedveil.core.figures import Estimate
 
 

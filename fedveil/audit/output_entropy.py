@@ -1,4 +1,4 @@
-"""Output entropy and its shape: how certain a classifier is, and whether that depends on s.
+"""Output entropy: how certain a classifier is, and whether that depends on s.
 
 Some curious classifiers write s into how certain they are (the regularised attack of Malekzadeh, Borovykh and Gündüz
 2021 does so). H is the entropy of a record's probabilities, at most log₂ Y bits. Guarantee: none; a difference between
@@ -21,23 +21,23 @@ from fedveil.data.attribute import Attribute
 
 BINS = 20
 _NEAR = 0.1
-"""Near 0 and near the maximum means: within this share of log₂ Y."""
+"""An entropy within this share of log₂ Y of 0, or of the maximum, counts as near it."""
 
 _DRAWS = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
-    """The entropy of outputs.
+class OutputEntropy:
+    """The entropy of a classifier's outputs.
 
     Attributes:
-        most: log₂ Y.
+        most: log₂ Y, the highest possible.
         mean: over all records.
         above_one_bit, near_zero, near_most: shares of records with H > 1, H ≤ .1 log₂ Y, H ≥ .9 log₂ Y.
-        edges: of the histogram's bins.
-        counts: (values of s, bins).
-        by_value: mean by value of s.
-        difference: the highest of these means less the lowest.
+        edges: the edges of the histogram's bins.
+        counts: records in each bin, (values of s, bins).
+        by_value: the mean for each value of s.
+        difference: the highest of these means minus the lowest.
     """
 
     most: float
@@ -67,20 +67,20 @@ class Spread:
         }
 
 
-def spread(outputs: Outputs, secret: Attribute, confidence: float = 0.95, seed: int = 0) -> Spread:
-    """Measure output entropy, by the values of a secret that every record carries."""
+def output_entropy(outputs: Outputs, secret: Attribute, confidence: float = 0.95, seed: int = 0) -> OutputEntropy:
+    """Measure output entropy for each value of an attribute that every record carries."""
     bits, most = outputs.entropies, float(np.log2(len(outputs.y.values)))
     edges = np.linspace(0, most, BINS + 1)
     counts = [np.histogram(np.minimum(bits[secret.codes == k], most), edges)[0] for k in range(len(secret.values))]
     one_hot = np.eye(len(secret.values))[secret.codes]
     means: list[FloatArray] = []
-    alone: list[FloatArray] = []
+    means_by_value: list[FloatArray] = []
     for weights in bootstrap_weights(len(bits), outputs.groups, _DRAWS, numpy_generator(seed, "output entropy")):
         means.append((weights @ bits) / weights.sum(axis=1))
-        alone.append((weights @ (one_hot * bits[:, None])) / np.maximum(weights @ one_hot, 1e-12))
-    by_value = np.concatenate(alone)
+        means_by_value.append((weights @ (one_hot * bits[:, None])) / np.maximum(weights @ one_hot, 1e-12))
+    by_value = np.concatenate(means_by_value)
     highest, lowest = int(by_value[0].argmax()), int(by_value[0].argmin())
-    return Spread(
+    return OutputEntropy(
         most=most,
         mean=interval(np.concatenate(means), confidence),
         above_one_bit=float((bits > 1).mean()),
