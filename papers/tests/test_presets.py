@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fedveil_papers import preset as presets
+from fedveil_papers.kinds import EXPERIMENTS, SHOWN
 from fedveil_papers.rows import Row
 from tiny_study import fedveil_here, last_json
 
@@ -76,3 +77,8 @@ paper:
         assert set(row["leakage"]["balanced_accuracy"]) == {"estimate", "low", "high"}
     with pytest.raises(InputError, match="did you mean"):
         presets.read_preset("ours/tny", "quick")
+
+
+def test_kinds_are_those_that_the_documentation_lists() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reproductions.md").read_text("utf-8")
+    assert all(f"| `{kind}` |" in page for kind in (*EXPERIMENTS, *SHOWN))
