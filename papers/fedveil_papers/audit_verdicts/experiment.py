@@ -32,9 +32,9 @@ from fedveil_papers.audit_verdicts.calibration import (
 )
 from fedveil_papers.audit_verdicts.zoo import AuditCase, CaseData, Recipe, make
 from fedveil_papers.curious.experiments.cases import locate_sources
-from fedveil_papers.curious.experiments.figures import headed
 from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.rows import Figure, PaperFigures, Row, notes_of
+from fedveil_papers.wide_table import WideTable
 
 COLOURS = {"standard": "#1b6ca8", "curious": "#b5471b", "failed attempt": "#888888"}
 CURVES = (
@@ -232,10 +232,11 @@ class AuditVerdicts(Experiment[VerdictResults]):
         return [self._count_table(results), *by_rows, _compression_table(results), _member_table(results)]
 
     def _count_table(self, results: VerdictResults) -> Table:
-        table = headed(
+        table = WideTable(
             f"Verdicts at {self.audited_rows:,} rows ({self.panel} panel)",
             ("half", "trained to be", "classifiers", *(f'"{verdict}"' for verdict in VERDICTS)),
             left=("half", "trained to be"),
+            keys=2,
         )
         for count in results.counts:
             if count.members:
@@ -302,10 +303,11 @@ def measure_member(settings: Mapping[str, Any], report: Report) -> dict[str, Any
 
 
 def _rows_table(results: VerdictResults) -> Table:
-    table = headed(
+    table = WideTable(
         "Verdicts by rows",
         ("trained to be", "rows", "classifiers", *(f'"{verdict}"' for verdict in VERDICTS)),
         left=("trained to be",),
+        keys=2,
     )
     for count in sorted(results.by_rows, key=lambda count: LABELS.index(count.label)):
         if count.members:
@@ -316,7 +318,7 @@ def _rows_table(results: VerdictResults) -> Table:
 
 def _compression_table(results: VerdictResults) -> Table:
     """Curious classifiers by β_x: the attack's success, and whether it was caught."""
-    table = headed(
+    table = WideTable(
         "Curious classifiers by β_x",
         ("β_x", "trained", "failed attempts", "caught", "undecided", "missed", "share"),
         left=(),
@@ -341,13 +343,14 @@ def _compression_table(results: VerdictResults) -> Table:
 
 
 def _member_table(results: VerdictResults) -> Table:
-    table = headed(
+    table = WideTable(
         "All classifiers",
         (
             *("case", "classifier", "half", "trained to be", "verdict"),
             *("honesty", "maker reads", "gain", "excess share", "rows"),
         ),
         left=("case", "classifier", "half", "trained to be", "verdict"),
+        keys=2,
     )
     for member in sorted(results.members, key=_by_excess):
         table.add_row(

@@ -24,10 +24,11 @@ from fedveil_papers.curious.experiments.cases import (
     closing_notes,
     locate_sources,
 )
-from fedveil_papers.curious.experiments.figures import RunFigure, from_json, headed, over_runs
+from fedveil_papers.curious.experiments.figures import RunFigure, from_json, over_runs
 from fedveil_papers.curious.measuring import measure
 from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.rows import PaperFigures, Row
+from fedveil_papers.wide_table import WideTable
 
 ATTACKS = ("standard", "parameterised", "regularised")
 LEAST_EXCESS = 0.1
@@ -401,13 +402,14 @@ def _judge(
 def _case_table(results: DistillationResults, case: str) -> Table:
     rows = [row for row in results.rows if row.case == case]
     beside = any(results.printed(row) for row in rows)
-    table = headed(
+    table = WideTable(
         f"Table 6, {case}: teachers, and students of half the size trained by KL alone",
         (
             *("attack", "user's", "t", "classifier", "δ_y", "δ_s, teacher's attack", "δ_s, new τ", "prior"),
             *("retrained, balanced", "attacker", *(("paper δ_y", "paper δ_s") if beside else ())),
         ),
         left=("attack", "classifier", "attacker"),
+        keys=4,
     )
     for row in rows:
         printed = results.printed(row)
@@ -428,10 +430,11 @@ def _case_table(results: DistillationResults, case: str) -> Table:
 
 
 def _inherited_table(results: DistillationResults) -> Table:
-    table = headed(
+    table = WideTable(
         "What a student keeps of its teacher's excess curiosity over the standard teacher",
         ("case", "attack", "user's", "t", "excess", "kept", "excess, retrained", "kept, retrained"),
         left=("case", "attack"),
+        keys=4,
     )
     for row in results.kept:
         table.add_row(

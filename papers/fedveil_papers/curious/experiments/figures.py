@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from statistics import fmean, stdev
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
-from rich.table import Table
 
 from fedveil.core.figures import Estimate
 from fedveil_papers.rows import Figure
@@ -105,11 +104,3 @@ def from_json(kind: type[T], value: Any) -> T:
 @cache
 def _adapter(kind: type[T]) -> TypeAdapter[T]:
     return TypeAdapter(kind)
-
-
-def headed(title: str, headings: Sequence[str], left: Collection[str]) -> Table:
-    """Return an empty table; columns whose headings are in `left` are aligned left, the others right."""
-    table = Table(title=title)
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading in left else "right")
-    return table

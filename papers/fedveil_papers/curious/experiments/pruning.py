@@ -20,10 +20,11 @@ from fedveil_papers.curious.experiments.cases import (
     closing_notes,
     locate_sources,
 )
-from fedveil_papers.curious.experiments.figures import from_json, headed, over_runs
+from fedveil_papers.curious.experiments.figures import from_json, over_runs
 from fedveil_papers.curious.measuring import measure
 from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.rows import PaperFigures, Row
+from fedveil_papers.wide_table import WideTable
 
 STANDARD = "Std"
 COLOURS = {STANDARD: "#555555", "RawHBC": "#b5471b", "SoftHBC": "#1b6ca8"}
@@ -181,13 +182,14 @@ class CuriousPruning(Experiment[PruningResults]):
         return [*(self._case_table(results, case) for case in cases), _summary_table(results)]
 
     def _case_table(self, results: PruningResults, case: str) -> Table:
-        table = headed(
+        table = WideTable(
             f"Figure 9, {case}: weights set to zero, the smallest of each {self.scope}",
             (
                 *("classifier", "(β_x, β_y, β_s)", "pruned", "δ_y", "δ_s, the maker's G", "prior", "δ_s, retrained"),
                 *("retrained, balanced", "attacker", "entropy"),
             ),
             left=("classifier", "attacker"),
+            keys=3,
         )
         for curve in (curve for curve in results.curves if curve.case == case):
             for row in (row for row in curve.rows if row.amount in self.listed):
@@ -286,10 +288,11 @@ def measure_curve(settings: Mapping[str, Any], report: Report) -> dict[str, Any]
 
 
 def _summary_table(results: PruningResults) -> Table:
-    table = headed(
+    table = WideTable(
         "What a user can prune away: the largest amount that costs honesty at most 2 points",
         ("case", "classifier", "(β_x, β_y, β_s)", "amount", "δ_y", "δ_s, the maker's G", "δ_s, retrained"),
         left=("case", "classifier"),
+        keys=3,
     )
     for curve in results.curves:
         whole, pruned = curve.rows[0], curve.bearable()

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from fedveil.attacks import panel
 from fedveil.core.errors import InputError
-from fedveil_papers.curious.experiments.figures import from_json, headed, over_runs
+from fedveil_papers.curious.experiments.figures import from_json, over_runs
 from fedveil_papers.curious.experiments.plane import (
     GROUPS,
     ConvexRow,
@@ -23,6 +23,7 @@ from fedveil_papers.curious.experiments.plane import (
 from fedveil_papers.curious.mixture import Mixture
 from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.rows import Figures, PaperFigures, Row, notes_of
+from fedveil_papers.wide_table import WideTable
 
 COLOURS = ("#1b6ca8", "#7cc4e8", "#b5471b", "#f2a65a")
 """Of the groups."""
@@ -38,7 +39,7 @@ class SyntheticResults:
     margins: list[MarginRow]
     convex: list[ConvexRow]
     near: list[NearRow]
-    picture: Picture
+    first_run: Picture
     paper: PaperFigures
 
 
@@ -149,7 +150,7 @@ class CuriousSynthetic(Experiment[SyntheticResults]):
             margins=over_runs([from_json(list[MarginRow], run["margins"]) for run in mixtures]),
             convex=over_runs([from_json(list[ConvexRow], rows) for rows in convex]),
             near=over_runs([from_json(list[NearRow], measured[self._near(seed)]["rows"]) for seed in self._seeds]),
-            picture=from_json(Picture, measured[self._picture()]),
+            first_run=from_json(Picture, measured[self._picture()]),
             paper=paper,
         )
 
@@ -209,7 +210,7 @@ class CuriousSynthetic(Experiment[SyntheticResults]):
         ]
 
     def _mixture_table(self, results: SyntheticResults) -> Table:
-        table = headed(
+        table = WideTable(
             f"Figure 4: β = ({self.beta_y:g}, {1 - self.beta_y:g}), τ' = {self.threshold:g}, {self.runs} run(s)",
             ("release", "δ_y", "paper", "δ_s, the server's G", "paper", "prior", "retrained, balanced", "attacker"),
             left=("release", "attacker"),
@@ -268,20 +269,23 @@ def _printed(paper: PaperFigures, release: str) -> Mapping[str, Any]:
 
 
 def _margin_table(results: SyntheticResults) -> Table:
-    table = headed("Normal mixture by margin of the data", ("margin", "δ_y", "δ_s, the server's G"), left=("margin",))
+    table = WideTable(
+        "Normal mixture by margin of the data", ("margin", "δ_y", "δ_s, the server's G"), left=("margin",)
+    )
     for row in results.margins:
         table.add_row(f"{row.margin:g}", str(row.honesty), str(row.curiosity))
     return table
 
 
 def _convex_table(results: SyntheticResults) -> Table:
-    table = headed(
+    table = WideTable(
         "One logistic regression for both (Appendix A.1): δ_s by how the output is read",
         (
             *("margin", "β_s", "δ_y", "shared ½", "sum", "1 + P(y = s)", "own threshold"),
             *("intervals", "number", "sum", "prior", "retrained, balanced"),
         ),
         left=("margin",),
+        keys=2,
     )
     for row in results.convex:
         assert row.curiosity is not None  # the server reads s in all of these
@@ -305,10 +309,11 @@ def _convex_table(results: SyntheticResults) -> Table:
 
 
 def _near_table(results: SyntheticResults) -> Table:
-    table = headed(
+    table = WideTable(
         "Appendix A.2: distance of the optimum for both from y's own",
         ("λ", "P(s = y)", "β_s", "‖Θ∞ − Θ*_y‖", "bound by ∇L_s", "bound by L_s, corrected", "L_y lost"),
         left=("λ",),
+        keys=3,
     )
     for row in results.near:
         figures = (row.distance, row.gradient_bound, row.gap_bound, row.lost)
@@ -319,7 +324,7 @@ def _near_table(results: SyntheticResults) -> Table:
 
 
 def _draw_data(results: SyntheticResults, axis: Any) -> None:
-    picture = results.picture
+    picture = results.first_run
     for group, (name, colour) in enumerate(zip(GROUPS, COLOURS, strict=True)):
         points = [x for x, number in zip(picture.x, picture.group, strict=True) if number == group]
         axis.scatter(*zip(*points, strict=True), s=7, color=colour, marker="ox"[group % 2], linewidth=0.8, label=name)
@@ -327,7 +332,7 @@ def _draw_data(results: SyntheticResults, axis: Any) -> None:
 
 
 def _draw_mixture(results: SyntheticResults, mixture: str, threshold: float, axis: Any) -> None:
-    by_group = results.picture.counts[mixture]
+    by_group = results.first_run.counts[mixture]
     bins = len(by_group[0])
     centres = [(number + 0.5) / bins for number in range(bins)]
     for counts, name, colour in zip(by_group, GROUPS, COLOURS, strict=True):

@@ -16,11 +16,12 @@ from fedveil.data import find_source
 from fedveil.games.curious import Curious
 from fedveil_papers.curious.experiments.cases import locate_sources
 from fedveil_papers.curious.experiments.cells import MEASURED, Cell, CellFigures, Joint, Panel
-from fedveil_papers.curious.experiments.figures import from_json, headed
+from fedveil_papers.curious.experiments.figures import from_json
 from fedveil_papers.curious.experiments.output_shapes import COLOURS, RocCurve, draw_entropies, draw_roc
 from fedveil_papers.curious.experiments.table_rows import TableRow, joined_rows, with_ways
 from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.rows import Figure, PaperFigures, Row, notes_of
+from fedveil_papers.wide_table import WideTable
 
 
 @dataclass(frozen=True)
@@ -253,13 +254,14 @@ class CuriousTables(Experiment[TableResults]):
 
     def _table(self, name: str, rows: Sequence[TableRow]) -> Table:
         beside = ("paper",) if any(row.paper for row in rows) else ()
-        table = headed(
+        table = WideTable(
             f"{name}: percent, test records, {self.runs} run(s)",
             (
                 *("y / s", "setting", "δ_y", *beside, "δ_s, maker's G", *beside, "prior", "retrained", "balanced"),
                 *("attacker", "way, G", "way"),
             ),
             left=("y / s", "setting", "attacker"),
+            keys=2,
         )
         for row in rows:
             honesty, curiosity = ([row.paper.get(name, "")] if beside else [] for name in ("honesty", "curiosity"))
@@ -330,13 +332,14 @@ class CuriousTables(Experiment[TableResults]):
 
 
 def _shape_table(results: TableResults) -> Table:
-    table = headed(
+    table = WideTable(
         "Outputs and generalisation (Appendix D)",
         (
             *("table", "y / s", "setting", "H(ŷ), bits", "paper", "train − test", "bits about s", "epoch kept"),
             "seconds",
         ),
         left=("table", "y / s", "setting"),
+        keys=3,
     )
     for row in results.rows:
         spread = "" if row.entropy.deviation is None else f" ± {row.entropy.deviation:.2f}"
@@ -355,7 +358,7 @@ def _shape_table(results: TableResults) -> Table:
 
 
 def _joint_table(results: TableResults) -> Table:
-    table = headed(
+    table = WideTable(
         "Table 1A: p(s, y) among training records",
         ("y / s", "p(s, y), a row per s", "paper", "bits", "paper"),
         left=("y / s",),
