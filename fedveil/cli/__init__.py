@@ -1,6 +1,7 @@
-"""The command line: `fedveil …`, one file per command; `commands.py` puts them together.
+"""The command line: `fedveil …`, one file per command; `commands.py` joins them to one program.
 
-A user's mistake gets one line on stderr and exit code 2, never a traceback.
+The program is put together when `app` or `main` is first used: a distribution that adds a command imports parts of this
+package while it is itself being loaded.
 """
 
 from __future__ import annotations

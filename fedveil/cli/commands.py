@@ -1,4 +1,4 @@
-"""All commands as one application: ours, and those that other distributions add."""
+"""All commands as one program: a user's mistake gets one line on stderr and exit code 2, never a traceback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedveil.cli import audit, data, demo, flower, leak, ledger, report, run, sc
 from fedveil.cli.further import add_commands
 from fedveil.core.errors import InputError, InterruptedWork
 
-# Typer carries click under another name in newer versions; the base of its faults is the same in all.
+# Newer versions of Typer carry click under another name; the base class of its faults is the same in all of them.
 _Fault: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 app = typer.Typer(
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit with its code."""
     try:
         code = app(args=arguments, standalone_mode=False)
-        if code == 130:  # what Typer returns for Ctrl-C
+        if code == 130:  # Typer's code for Ctrl-C
             _complain("interrupted")
     except InputError as fault:
         code = _complain(str(fault))
@@ -70,10 +70,10 @@ def main(arguments: list[str] | None = None) -> None:
         code = _complain("interrupted", 130)
     except InterruptedWork as fault:
         code = _complain(str(fault), 130)
-    except BrokenPipeError:  # whoever read our output has gone
+    except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
-    except Exception:  # our own fault: show where, with a code that no gate takes for a finding
+    except Exception:  # a fault of ours: show where, with a code that no gate takes for a result
         traceback.print_exc()
         code = 70
     sys.exit(code if isinstance(code, int) else 0)

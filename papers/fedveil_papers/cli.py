@@ -163,6 +163,8 @@ def _measured(preset: Preset, folder: Path, console: Console, workers: int | Non
     parts = preset.experiment.parts()
     total = len({part.key for part in parts})
     lacking = len(missing(parts, folder, fresh=fresh))
+    if lacking:
+        preset.experiment.locate_data()
     kept = f", {total - lacking} measured already" if lacking < total else ""
     console.print(f"{preset.name}: {total} parts{kept}, results in {folder}", markup=False)
     try:

@@ -151,6 +151,9 @@ class Experiment(Display[Results]):
     def check(self) -> None:
         """Refuse settings that cannot be run, before anything is."""
 
+    def locate_data(self) -> None:
+        """Find the data that parts read, or download it, before several processes need it; default: none is needed."""
+
     @abstractmethod
     def parts(self) -> list[Part]:
         """Return all that is measured."""

@@ -14,6 +14,8 @@ import numpy as np
 from fedveil.config import parts
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
+from fedveil.data.catalogue import find_source
+from fedveil.data.locate import locate
 from fedveil.studies.units import Report
 
 if TYPE_CHECKING:
@@ -72,6 +74,10 @@ class Case:
         from fedveil_papers.recup.laboratory.task import DEFAULTS
 
         return str(self.settings.get("target", DEFAULTS.get(self.source, {}).get("target")))
+
+    def locate(self) -> None:
+        """Find the data set's files, or download them."""
+        locate(find_source(self.source))
 
     def task(self, seed: int) -> Task:
         """Load the data and return the task."""

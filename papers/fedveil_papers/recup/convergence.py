@@ -89,6 +89,10 @@ class Convergence(Experiment[TrainingRuns]):
         for name in self.aggregations:
             aggregator(name)
 
+    def locate_data(self) -> None:
+        """Find all data, or download it."""
+        Case.of(self.case).locate()
+
     def parts(self) -> list[Part]:
         """Return a part for each run."""
         return [part for _, part in self._runs()]

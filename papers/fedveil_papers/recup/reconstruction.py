@@ -129,6 +129,12 @@ class Reconstructions(Experiment[ReconstructionResults]):
     def _cases(self) -> list[_AttackedCase]:
         return [_AttackedCase.of(values, f"experiment: cases[{index}]") for index, values in enumerate(self.cases)]
 
+    def locate_data(self) -> None:
+        """Find all data, or download it."""
+        for attacked in self._cases():
+            if not attacked.absent:
+                attacked.case.locate()
+
     def parts(self) -> list[Part]:
         """Return a part for each case, round, method and strength."""
         return [

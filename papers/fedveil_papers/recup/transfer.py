@@ -77,6 +77,10 @@ class Transfer(Experiment[Transfers]):
         """Refuse a case that cannot be made."""
         Case.of(self.case)
 
+    def locate_data(self) -> None:
+        """Find all data, or download it."""
+        Case.of(self.case).locate()
+
     def parts(self) -> list[Part]:
         """Return the one part."""
         settings = {"case": self.case, "relative": self.relative, "clients": self.clients, "zoo": self.zoo}

@@ -125,6 +125,11 @@ class UpdateCurves(Experiment[Curves]):
     def _cases(self) -> list[Case]:
         return [Case.of(values, f"experiment: cases[{index}]") for index, values in enumerate(self.cases)]
 
+    def locate_data(self) -> None:
+        """Find all data, or download it."""
+        for case in self._cases():
+            case.locate()
+
     def parts(self) -> list[Part]:
         """Return a part for each case without a shield, and for each method at each strength on it."""
         return [part for case in self._cases() for part in self._parts(case)]

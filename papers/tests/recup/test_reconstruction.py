@@ -17,38 +17,12 @@ from fedveil_papers.preset import read_preset
 from fedveil_papers.recup import picture_grid
 from fedveil_papers.recup.reconstruction import PAGE, ReconstructionResults, Reconstructions
 from made_celeba import ramps, write_celeba
+from recup_settings import RECONSTRUCTION
 
 from fedveil.core.errors import InputError
 from fedveil.studies.runner import Listener
 
-CASE = {
-    "name": "made faces",
-    "source": "celeba",
-    "attributes": ["age"],
-    "rounds": [1, 2],
-    "options": {"size": 16},
-    "settings": {"clients": 8},
-    "inversion": {"iterations": 6, "tv_weight": [0.001, 0.1], "over": ["all", "tensor"]},
-}
-METHODS = [
-    {
-        "name": "DP-Gaussian",
-        "shield": {"kind": "dp-gaussian", "clip": None},
-        "setting": "sigma",
-        "norms": [0.3],
-        "span": [1e-12, 10],
-    },
-    {"name": "sparsify", "shield": {"kind": "sparsify"}, "setting": "p", "values": [0.5]},
-]
-TOLD = {
-    "kind": "reconstruction",
-    "cases": [CASE],
-    "methods": METHODS,
-    "victims": 3,
-    "defended": 2,
-    "tuning": 1,
-    "shown": 2,
-}
+CASE, METHODS = RECONSTRUCTION["cases"][0], RECONSTRUCTION["methods"]
 PAPER = [
     {"case": "made faces", "round": 1, "method": "sparsify", "mse": 1234.5},
     {"case": "made faces", "round": 2, "method": "DP-Gaussian", "over": "sparsify", "ratio": 2.5},
@@ -69,7 +43,7 @@ def here(faces: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def experiment(**changes: Any) -> Reconstructions:
-    made = make_experiment({**TOLD, **changes}, "here")
+    made = make_experiment({**RECONSTRUCTION, **changes}, "here")
     assert isinstance(made, Reconstructions)
     return made
 
