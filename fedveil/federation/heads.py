@@ -208,7 +208,7 @@ def score_outputs(run: Run, *, seed: int = 0, draws: int = 1000) -> Utility:
             f"{run.game.name} gives outputs of shape {scores[Split.TEST].shape[1:]} for {len(target.values)} values of "
             f"{target.name!r}; it must give one score per value"
         )
-    posteriors = {split: log_softmax(values[task.known[split]], axis=1) for split, values in scores.items()}
+    posteriors = {split: log_softmax(values[task.labelled[split]], axis=1) for split, values in scores.items()}
     right = posteriors[Split.VALIDATION].argmax(axis=1) == task.codes[Split.VALIDATION]
     return task.score(posteriors[Split.TEST], "model", {"model": float(right.mean())})
 
@@ -220,7 +220,7 @@ class _Task:
     Attributes:
         run: the run whose releases are read.
         label: the label of all records.
-        known: by split, which of its records carry the label.
+        labelled: by split, which of its records carry the label.
         codes: by split, the codes of those records.
         seed: all randomness of the task's heads and scores derives from it.
         draws: how many bootstrap draws.
@@ -228,7 +228,7 @@ class _Task:
 
     run: Run
     label: Attribute
-    known: Mapping[Split, npt.NDArray[np.bool_]]
+    labelled: Mapping[Split, npt.NDArray[np.bool_]]
     codes: Mapping[Split, IntArray]
     seed: int
     draws: int
@@ -237,19 +237,19 @@ class _Task:
     def of(cls, run: Run, task: str, seed: int, draws: int) -> _Task:
         data = run.federation.data
         label = data.label(task)
-        known = {split: label.take(data.rows(split)).known for split in Split}
-        codes = {split: label.codes[data.rows(split)][known[split]] for split in Split}
+        labelled = {split: label.take(data.rows(split)).known for split in Split}
+        codes = {split: label.codes[data.rows(split)][labelled[split]] for split in Split}
         for split in Split:
             if not len(codes[split]):
                 raise InputError(f"task {task!r}: no labelled records in {split.name.lower()}; choose another task")
-        return cls(run, label, known, codes, child_seed(seed, "head", task), draws)
+        return cls(run, label, labelled, codes, child_seed(seed, "head", task), draws)
 
     def score(self, posterior: FloatArray, head: str, validation: dict[str, float]) -> Utility:
         """Score log-probabilities for the test people who carry the label."""
         data, classes = self.run.federation.data, len(self.label.values)
         guesses, truth = posterior.argmax(axis=1), self.codes[Split.TEST]
         prior = np.bincount(self.codes[Split.TRAIN], minlength=classes) / len(self.codes[Split.TRAIN])
-        rows = data.rows(Split.TEST)[self.known[Split.TEST]]
+        rows = data.rows(Split.TEST)[self.labelled[Split.TEST]]
         groups = None if data.groups is None else data.groups[rows]
         predictions = Predictions(truth, guesses, guesses, posterior, np.clip(prior, 1e-9, 1))
         draws = resampled(predictions, groups, self.draws, numpy_generator(self.seed, "bootstrap"))
@@ -271,7 +271,7 @@ class _Task:
 
 
 def _fit(task: _Task, vectors: Mapping[Split, FloatArray], kinds: Sequence[str]) -> Utility:
-    seen = {split: vectors[split][task.known[split]] for split in Split}
+    seen = {split: vectors[split][task.labelled[split]] for split in Split}
     train, validation = ((seen[split], task.codes[split]) for split in (Split.TRAIN, Split.VALIDATION))
     lesson = Lesson(train, validation, len(task.label.values), task.seed, task.run.federation.device)
     fitted = {kind: fit_kind(kind, lesson) for kind in kinds}

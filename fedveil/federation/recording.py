@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Recorded = tuple[int, IntArray, Tensor]
 """A round, the devices that sent something in it, and what each of them sent."""
 
-Asked = Literal["majority", "more than usual"]
+Question = Literal["majority", "more than usual"]
 Label = Callable[[IntArray, IntArray], int]
 """Returns what is true of a device from its counts of an attribute's values and from everybody's."""
 
@@ -135,7 +135,7 @@ def update_view(run: Run, what: str = "updates", seed: int = 0) -> View:
 
 
 def feature_view(
-    run: Run, how: str = "direction", *, asked: Asked = "majority", by_device: bool = False, seed: int = 0
+    run: Run, how: str = "direction", *, question: Question = "majority", by_device: bool = False, seed: int = 0
 ) -> View:
     """Let the server see features of the recorded updates; any panel may judge the view.
 
@@ -145,13 +145,13 @@ def feature_view(
     Args:
         run: a run with recorded rounds.
         how: which features; see `features`.
-        asked: what is asked about a sender: its most frequent value, or the value that it has more of than usual, which
-            differs between devices even where all have the same majority.
+        question: what is asked about a sender: its most frequent value, or the value that it has more of than usual,
+            which differs between devices even where all have the same majority.
         by_device: take the mean over a device's rounds, one vector each: the server knows who sent what.
         seed: of the split into the attacker's devices and the victims.
     """
-    if asked not in ("majority", "more than usual"):
-        raise InputError(f"updates: asked must be 'majority' or 'more than usual', got {asked!r}")
+    if question not in ("majority", "more than usual"):
+        raise InputError(f"updates: question must be 'majority' or 'more than usual', got {question!r}")
     view = update_view(run, "updates", seed)
     segments = segments_of(run)
     pools = [view.auxiliary, view.validation, view.victims]
@@ -159,7 +159,7 @@ def feature_view(
     rounds = [np.zeros(len(pool), dtype=np.int64) if pool.rounds is None else pool.rounds for pool in pools]
     centred = centred_by_round(vectors, rounds)
     pools = [replace(pool, vectors=values) for pool, values in zip(pools, centred, strict=True)]
-    if asked == "more than usual":
+    if question == "more than usual":
         pools = [_relabelled(run, pool, unusual_value) for pool in pools]
     auxiliary, validation, victims = (by_sender(pool) if by_device else pool for pool in pools)
     return View(auxiliary, validation, victims, grants=view.grants)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def prepare_shield(shield: Shield, data: AttributeData, seed: int) -> Shield:
     """Return a shield with what all devices receive beforehand, learned from the training records and no others.
 
-    Whatever runs a shield prepares it by this function. The seed is that of the run: a federation's own.
+    Everything that runs a shield prepares it with this function. A run passes its federation's seed.
     """
     return shield.prepared(data.take(data.rows(Split.TRAIN)), seed)
 

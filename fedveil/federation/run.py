@@ -1,8 +1,8 @@
 """Run: the state of a game that a federation plays.
 
-A run is state; what is done with it are plain functions: `begin` makes one, `rounds.play` plays it,
-`release.release` and `recording.update_view` say what left the devices, `heads.fit_heads` what that is good for, and
-`checkpoint.save` writes it down. The methods of `Run` call these functions.
+A run is plain state, and plain functions act on it: `begin` returns a new run, `rounds.play` plays it,
+`release.release` and `recording.update_view` return what left the devices, `heads.fit_heads` measures what that is good
+for, and `checkpoint.save` writes the state to a folder. The methods of `Run` call these functions.
 """
 
 from __future__ import annotations

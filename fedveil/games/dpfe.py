@@ -98,10 +98,10 @@ def kernel_bound(r: Tensor, codes: Tensor, sigma: float, weights: Tensor | None 
 
     Records without a label, and padding, are in no pair.
     """
-    known = counting(codes >= 0, weights)
-    pairs = known.unsqueeze(-1) & known.unsqueeze(-2) & (codes.unsqueeze(-1) != codes.unsqueeze(-2))
+    labelled = counting(codes >= 0, weights)
+    pairs = labelled.unsqueeze(-1) & labelled.unsqueeze(-2) & (codes.unsqueeze(-1) != codes.unsqueeze(-2))
     lengths = r.square().sum(dim=-1)
     apart = lengths.unsqueeze(-1) + lengths.unsqueeze(-2) - 2 * r @ r.transpose(-1, -2)
-    count = known.sum(dim=-1, keepdim=True).clamp_min(1).to(r.dtype)
+    count = labelled.sum(dim=-1, keepdim=True).clamp_min(1).to(r.dtype)
     size = float(codes.shape[-1]) if weights is None else weights.sum(dim=-1, keepdim=True)
     return torch.where(pairs, apart, 0).sum(dim=-1) * size / (2 * sigma**2 * count.square())

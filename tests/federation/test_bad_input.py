@@ -113,9 +113,9 @@ def test_a_batch_size_of_zero_is_refused_before_anything_is_played(make_data, en
     ("network", "says"),
     [
         (lambda: nn.Linear(7, 3), ["player 'model' cannot take inputs of shape", ", 4)", "7"]),
-        (lambda: nn.Linear(4, 2), ["player 'model' made", ", 2) of", ", 4)", "move 'model'"]),  # three classes
-        (lambda: nn.Sequential(nn.Linear(4, 3), nn.Flatten(0)), ["player 'model' made", "labels of shape"]),
-        (lambda: nn.Sequential(nn.Linear(4, 6), nn.Unflatten(1, (2, 3))), ["player 'model' made", ", 2, 3) of"]),
+        (lambda: nn.Linear(4, 2), ["player 'model' turned", ", 4) into", ", 2)", "move 'model'"]),  # three classes
+        (lambda: nn.Sequential(nn.Linear(4, 3), nn.Flatten(0)), ["player 'model' turned", "labels of shape"]),
+        (lambda: nn.Sequential(nn.Linear(4, 6), nn.Unflatten(1, (2, 3))), ["player 'model' turned", ", 2, 3))"]),
         (lambda: nn.Sequential(nn.ReLU()), ["player 'model'", "no weights"]),
     ],
 )
@@ -133,7 +133,7 @@ def test_a_network_that_does_not_fit_among_several_is_found(make_data, engine):
     game = AdversarialTraining("sex", encoder=lambda g: mlp([4, 5], g), width=6)
     said = refusal(lambda: begin(Federation(make_data(), 3, engine=engine), game))
     assert "player 'adversary' cannot take inputs of shape" in said
-    assert "player 'encoder' made" in said
+    assert "player 'encoder' turned" in said
 
 
 @dataclass(frozen=True)

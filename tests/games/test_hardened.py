@@ -300,9 +300,10 @@ def test_bad_settings_are_told(wrong, says):
 
 def test_a_study_knows_the_types_of_what_is_inherited():
     """Fields of the base are spelt in its module's words."""
-    settings = {"attribute": "sex", "optimiser": {"kind": "adam", "learning_rate": 0.5}, "critic": [5]}
-    game = make(Hardened, settings, "game")
-    assert (game.optimiser, game.critic) == (Adam(0.5), (5,))
+    made = make(
+        Hardened, {"attribute": "sex", "optimiser": {"kind": "adam", "learning_rate": 0.5}, "critic": [5]}, "game"
+    )
+    assert (made.optimiser, made.critic) == (Adam(0.5), (5,))
     with pytest.raises(InputError, match=r"game\.networks: 'heavy' is not allowed"):
         make(Hardened, {"networks": "heavy"}, "game")
 
