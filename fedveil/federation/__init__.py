@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
+    from fedveil.federation.aggregation import Aggregator as Aggregator
     from fedveil.federation.aggregation import Krum as Krum
     from fedveil.federation.aggregation import MaskedMean as MaskedMean
     from fedveil.federation.aggregation import Mean as Mean
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from fedveil.federation.aggregation import WeightedMean as WeightedMean
     from fedveil.federation.federation import Federation as Federation
     from fedveil.federation.progress import RoundRecord as RoundRecord
+    from fedveil.federation.release import released_view as released_view
     from fedveil.federation.run import Run as Run
-    from fedveil.view import Pool as Pool
-    from fedveil.view import View as View
+    from fedveil.federation.update_features import feature_view as feature_view
 
 __all__ = lazy(__name__)

@@ -8,6 +8,7 @@ from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
     from fedveil.rate.certifying import rate_certificates as rate_certificates
+    from fedveil.rate.measuring import Measured as Measured
     from fedveil.rate.measuring import Released as Released
     from fedveil.rate.measuring import measure as measure
 
