@@ -1,6 +1,6 @@
-"""fedveil trains, attacks, certifies and reports attribute privacy in federated learning.
+"""fedveil hides chosen sensitive attributes in federated learning, and proves and measures how well.
 
-Everything loads when it is first used, as `fv.data`, `fv.games`, `fv.attacks`, `fv.studies`, ….
+Every name below is loaded when it is first used: `fv.data`, `fv.games`, `fv.attacks`, `fv.studies`, ….
 """
 
 from __future__ import annotations

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from fedveil.core.figures import Estimate as Estimate
     from fedveil.core.kernels import hsic as hsic
     from fedveil.core.kernels import mmd as mmd
+    from fedveil.core.models import convolutions as convolutions
+    from fedveil.core.models import mlp as mlp
+    from fedveil.core.policy import Policy as Policy
     from fedveil.core.randomness import child_seed as child_seed
     from fedveil.core.randomness import numpy_generator as numpy_generator
     from fedveil.core.randomness import torch_generator as torch_generator

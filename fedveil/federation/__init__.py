@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
+    from fedveil.federation.aggregation import Aggregator as Aggregator
     from fedveil.federation.aggregation import Krum as Krum
     from fedveil.federation.aggregation import MaskedMean as MaskedMean
     from fedveil.federation.aggregation import Mean as Mean
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from fedveil.federation.aggregation import TrimmedMean as TrimmedMean
     from fedveil.federation.aggregation import WeightedMean as WeightedMean
     from fedveil.federation.federation import Federation as Federation
+    from fedveil.federation.recording import feature_view as feature_view
+    from fedveil.federation.release import released_view as released_view
     from fedveil.federation.rounds import RoundRecord as RoundRecord
     from fedveil.federation.run import Run as Run
     from fedveil.federation.run import begin as begin
-    from fedveil.view import Pool as Pool
-    from fedveil.view import View as View
 
 __all__ = lazy(__name__)

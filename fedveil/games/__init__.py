@@ -13,6 +13,7 @@ from fedveil.core.lazy import lazy
 if TYPE_CHECKING:
     from fedveil.games.adversarial import AdversarialTraining as AdversarialTraining
     from fedveil.games.attri_fed import AttriFed as AttriFed
+    from fedveil.games.attri_fed import RateCode as RateCode
     from fedveil.games.autoencoder import Autoencoder as Autoencoder
     from fedveil.games.curious import Curious as Curious
     from fedveil.games.dpfe import DPFE as DPFE

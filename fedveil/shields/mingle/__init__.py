@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedveil.core.lazy import lazy
-from fedveil.shields.mingle.plan import Plan as Plan
-from fedveil.shields.mingle.plan import best_guess as best_guess
-from fedveil.shields.mingle.plan import plan as plan
 
 if TYPE_CHECKING:
+    from fedveil.shields.mingle.plan import Plan as Plan
+    from fedveil.shields.mingle.plan import best_guess as best_guess
+    from fedveil.shields.mingle.plan import plan as plan
     from fedveil.shields.mingle.prototypes import Prototypes as Prototypes
     from fedveil.shields.mingle.prototypes import fit_prototypes as fit_prototypes
     from fedveil.shields.mingle.shield import Mingle as Mingle
