@@ -70,14 +70,7 @@ class Certificate:
 
     def rounded(self, digits: int = 3) -> str:
         """Return the bound in print, rounded to the safe side: an upper bound up, a lower bound down."""
-        if math.isinf(self.bound):
-            return "∞" if self.bound > 0 else "−∞"
-        scale = 10.0**digits
-        outward = math.ceil if self.direction == "upper" else math.floor
-        # What lies within float noise of a printed value is that value: 0.5 + 1e-12 prints as 0.500.
-        nearest = round(self.bound * scale)
-        steps = nearest if abs(self.bound * scale - nearest) < 1e-6 else outward(self.bound * scale)
-        return f"{steps / scale:.{digits}f}"
+        return rounded_outward(self.bound, self.direction, digits)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the form in which every `--json` output shows a certificate."""
@@ -108,6 +101,22 @@ class Certificate:
                 self.confidence,
             ),
         )
+
+
+def rounded_outward(bound: float, direction: Direction, digits: int = 3) -> str:
+    """Return a bound in print, rounded to the safe side: an upper bound up, a lower bound down.
+
+    >>> rounded_outward(0.7301, "upper"), rounded_outward(0.7309, "lower")
+    ('0.731', '0.730')
+    """
+    if math.isinf(bound):
+        return "∞" if bound > 0 else "−∞"
+    scale = 10.0**digits
+    outward = math.ceil if direction == "upper" else math.floor
+    # What lies within float noise of a printed value is that value: 0.5 + 1e-12 prints as 0.500.
+    nearest = round(bound * scale)
+    steps = nearest if abs(bound * scale - nearest) < 1e-6 else outward(bound * scale)
+    return f"{steps / scale:.{digits}f}"
 
 
 @dataclass(frozen=True)

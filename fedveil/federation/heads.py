@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,63 +19,28 @@ from fedveil.core.standardise import Standardiser
 from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import Split
 from fedveil.federation.head_kinds import HEADS, Lesson, fit_kind
-from fedveil.federation.release import release
+from fedveil.federation.release import Releases
+from fedveil.federation.utility import Utility
 from fedveil.shields.message import Kind
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run
 
 
-@dataclass(frozen=True)
-class Utility:
-    """How well a task can be done with what was released.
-
-    Attributes:
-        task: the label that the head predicts.
-        accuracy, balanced_accuracy: on test people, with intervals.
-        prior: accuracy of always guessing the most frequent label.
-        by_group: accuracy for each value of each sensitive attribute: a defence's cost to each group.
-        head: the kind of head that was chosen on validation; "model" where the game's own outputs were scored.
-        validation_accuracy: its accuracy on validation people, by which it was chosen.
-        heads: the same of every kind that was tried.
-        draws: accuracy on the test people (entry 0) and on each bootstrap draw of them. For one seed and task the
-            draws are the same people in every run, so differences between runs are paired.
-    """
-
-    task: str
-    accuracy: Estimate
-    balanced_accuracy: Estimate
-    prior: float
-    by_group: dict[str, dict[str, Estimate]]
-    head: str
-    validation_accuracy: float
-    heads: dict[str, float]
-    draws: FloatArray = field(repr=False, compare=False)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "task": self.task,
-            "head": self.head,
-            "accuracy": self.accuracy.as_dict(),
-            "balanced_accuracy": self.balanced_accuracy.as_dict(),
-            "prior": self.prior,
-            "validation_accuracy": self.validation_accuracy,
-            "by_group": {
-                attribute: {value: figure.as_dict() for value, figure in values.items()}
-                for attribute, values in self.by_group.items()
-            },
-            "heads": dict(self.heads),
-        }
-
-
 def fit_heads(
-    run: Run, tasks: Sequence[str], *, seed: int = 0, heads: Sequence[str] = ("mlp",), draws: int = 1000
+    run: Run,
+    tasks: Sequence[str],
+    *,
+    seed: int = 0,
+    heads: Sequence[str] = ("mlp",),
+    draws: int = 1000,
+    releases: Releases | None = None,
 ) -> list[Utility]:
     """Train heads of these kinds per task on the training people's representations, and score the best on test people.
 
     The best is the one with the highest accuracy on validation people; ties go to the one named first. A task is
-    the data's target or any of its attributes: the representation is released once and serves them all.
+    the data's target or any of its attributes: the representation is released once and serves them all. `releases` are
+    the run's, where they are computed already.
     """
     kinds = tuple(dict.fromkeys(heads))
     for kind in kinds:
@@ -84,19 +49,20 @@ def fit_heads(
     if not kinds:
         raise InputError(f"no head is named; choose some of {', '.join(HEADS)}")
     labels = [_Task.of(run, task, seed, draws) for task in tasks]
-    released = {split: release(run, split) for split in Split}
-    scale = Standardiser.fit(released[Split.TRAIN])
-    vectors = {split: scale.apply(values) for split, values in released.items()}
+    releases = releases or Releases(run)
+    scale = Standardiser.fit(releases.of(Split.TRAIN))
+    vectors = {split: scale.apply(releases.of(split)) for split in Split}
     return [_fit(task, vectors, kinds) for task in labels]
 
 
-def score_outputs(run: Run, *, seed: int = 0, draws: int = 1000) -> Utility:
+def score_outputs(run: Run, *, seed: int = 0, draws: int = 1000, releases: Releases | None = None) -> Utility:
     """Score the game's own outputs, as released, on the data's target: the same figures, of the model itself."""
     target = run.federation.data.y
     if target is None:
         raise InputError("outputs are scored on the data's target, but it has none; load it with target=…")
     task = _Task.of(run, target.name, seed, draws)
-    scores = {split: release(run, split, Kind.OUTPUT) for split in (Split.VALIDATION, Split.TEST)}
+    releases = releases or Releases(run)
+    scores = {split: releases.of(split, Kind.OUTPUT) for split in (Split.VALIDATION, Split.TEST)}
     if scores[Split.TEST].shape[1:] != (len(target.values),):
         raise InputError(
             f"{run.game.name} gives outputs of shape {scores[Split.TEST].shape[1:]} for {len(target.values)} values of "

@@ -18,7 +18,7 @@ from fedveil.data.attribute_data import Split
 from fedveil.federation.exchange import aggregate
 from fedveil.federation.federation import Federation
 from fedveil.federation.fleet import Fleet, HomeFleet
-from fedveil.federation.heads import Utility, fit_heads, score_outputs
+from fedveil.federation.heads import fit_heads, score_outputs
 from fedveil.federation.inputs import judged_tensors, record_tensors, without_variety
 from fedveil.federation.layout import Layout
 from fedveil.federation.local_players import LocalPlayer
@@ -29,6 +29,7 @@ from fedveil.federation.recording import PARTS, shadow_rows, update_view, watch
 from fedveil.federation.rehearsal import rehearse
 from fedveil.federation.release import release, released_view
 from fedveil.federation.stacked.descent import memory_size
+from fedveil.federation.utility import Utility
 from fedveil.federation.work import Seat, Work
 from fedveil.games.game import DataShape, Game, Player, Stage
 from fedveil.shields.message import Kind

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fedveil.certificates.certificate import Certificate
 from fedveil.certificates.rate import certify_information, certify_rate_accuracy
 from fedveil.data.attribute_data import Split
+from fedveil.federation.release import Releases
 from fedveil.federation.run import Run
 from fedveil.games.attri_fed import AttriFed
 from fedveil.rate.measuring import Released, fitted_code, held_out_terms
@@ -14,7 +15,9 @@ from fedveil.shields.message import Kind
 from fedveil.shields.shield import Identity
 
 
-def rate_certificates(run: Run, attribute: str, seed: int = 0) -> tuple[Certificate, ...]:
+def rate_certificates(
+    run: Run, attribute: str, seed: int = 0, releases: Releases | None = None
+) -> tuple[Certificate, ...]:
     """Return bounds on information and, by Fano, on accuracy; none where nothing is coded or labels are missing.
 
     A quantity without further words holds for every observer, one who knows the sender included. What holds only for
@@ -29,7 +32,7 @@ def rate_certificates(run: Run, attribute: str, seed: int = 0) -> tuple[Certific
         labels.take(data.rows(split)).known.all() for labels in (data.y, data.attribute(attribute)) for split in Split
     ):
         return ()
-    released = Released.of_run(run, game.reach, draws=100, seed=seed)
+    released = Released.of_run(run, game.reach, draws=100, seed=seed, releases=releases)
     code = fitted_code(released)
     found: list[Certificate] = []
     for observer, terms in held_out_terms(released, data, attribute, code, seed).items():

@@ -20,7 +20,8 @@ from fedveil.core.errors import InputError
 from fedveil.core.figures import Estimate
 from fedveil.core.randomness import numpy_generator
 from fedveil.data.attribute_data import AttributeData, Split
-from fedveil.federation.release import release, senders
+from fedveil.federation.heads import score_outputs
+from fedveil.federation.release import Releases, senders
 from fedveil.federation.run import Run
 from fedveil.games.attri_fed.code import RateCode
 from fedveil.games.attri_fed.message import HEADER_BYTES, pack, unpack, verbatim_bytes
@@ -110,12 +111,15 @@ class Released:
     dealt_at_random: bool = False
 
     @classmethod
-    def of_run(cls, run: Run, reach: int | None, *, draws: int = 1000, seed: int = 0) -> Released:
+    def of_run(
+        cls, run: Run, reach: int | None, *, draws: int = 1000, seed: int = 0, releases: Releases | None = None
+    ) -> Released:
         """Return what a run's people send, with the accuracy of the game's own head."""
+        releases = releases or Releases(run)
         return cls(
-            {split: release(run, split) for split in Split},
+            {split: releases.of(split) for split in Split},
             {split: senders(run, split) for split in Split},
-            run.score_outputs(seed=seed, draws=draws).accuracy,
+            score_outputs(run, seed=seed, draws=draws, releases=releases).accuracy,
             reach,
             dealt_at_random=True,
         )

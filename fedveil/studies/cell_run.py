@@ -23,9 +23,10 @@ from fedveil.federation.federation import ENGINES
 from fedveil.federation.progress import RoundRecord
 from fedveil.federation.run import Run
 from fedveil.studies.judging import judge_run
+from fedveil.studies.model import FORMAT
 from fedveil.studies.provenance import revision, versions
+from fedveil.studies.reading import sound_result
 from fedveil.studies.sampling import sampled_inputs
-from fedveil.studies.store import FORMAT, read_json, sound_result
 from fedveil.studies.training import play
 
 Tell = Callable[[str, Any], None]
@@ -41,8 +42,7 @@ def run_cell(study: Study, method: Method, cell: Cell, folder: Path, tell: Tell)
     """
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock", timeout=60):  # a killed run's worker may take a moment to notice
-        finished = read_json(folder / "result.json")
-        if sound_result(finished, cell.id) is not None:
+        if sound_result(folder, cell.id) is not None:
             return
         if (folder / "result.json").exists():
             tell("warning", f"{cell.id}: its result is damaged; the cell is computed anew")
@@ -83,7 +83,7 @@ def _compute(study: Study, method: Method, cell: Cell, folder: Path, tell: Tell)
     if not inputs.exists():
         write_tensors(inputs, sampled_inputs(study, run))
     write_json(folder / "timing.json", {"seconds": time.perf_counter() - started, "training": trained - started})
-    write_json(folder / "result.json", {"format": FORMAT, "cell": cell.as_dict(), **found})
+    write_json(folder / "result.json", {"format": FORMAT, "cell": cell.as_dict(), **found.as_dict()})
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
 
 

@@ -80,10 +80,10 @@ def reproduce(
             plan, place, workers=workers or os.cpu_count() or 1, fresh=fresh, command=command, console=console
         )
         further = {} if len(plans) == 1 else {"data": plan.study.data.source}
-        rows += [{**row, **further} for row in beside_paper(ran.results.rows, preset.paper)]
+        rows += [{**row, **further} for row in beside_paper([row.as_dict() for row in ran.results.rows], preset.paper)]
         runs.append(ran)
     found = {"study": name, "scale": scale, "complete": all(ran.results.complete for ran in runs), "rows": rows}
-    console.print(rows_table(rows))
+    console.print(rows_table([row for ran in runs for row in ran.results.rows]))
     for ran in runs:
         say_results(ran.results, console)
     if preset.shows is not None:

@@ -84,17 +84,17 @@ class LossesByStrength(Shown):
         }
 
     def _point(self, cell: CellResult, attribute: str) -> dict[str, Any]:
-        stage = cell.metrics[-1]["stage"] if cell.metrics else None
-        last = [record for record in cell.metrics if record["stage"] == stage][-self.rounds :]
-        cotrained = cell.result["cotrained"].get(attribute)
-        judged = cell.result["leakage"][attribute]
+        stage = cell.metrics[-1].stage if cell.metrics else None
+        last = [record for record in cell.metrics if record.stage == stage][-self.rounds :]
+        cotrained = cell.result.cotrained.get(attribute)
+        judged = cell.result.leakage[attribute]
         return {
             "strength": cell.strength,
             "seed": cell.seed,
-            "losses": {name: float(np.mean([record["losses"][name] for record in last])) for name in self.losses},
-            "retrained_bits": judged["mutual_information_bits"],
-            "retrained_balanced_accuracy": judged["worst"]["balanced_accuracy"],
-            "cotrained_balanced_accuracy": None if cotrained is None else cotrained["balanced_accuracy"],
+            "losses": {name: float(np.mean([record.losses[name] for record in last])) for name in self.losses},
+            "retrained_bits": judged.mutual_information_bits.as_dict(),
+            "retrained_balanced_accuracy": judged.worst.balanced_accuracy.as_dict(),
+            "cotrained_balanced_accuracy": None if cotrained is None else cotrained.balanced_accuracy.as_dict(),
         }
 
     def tables(self, found: dict[str, Any]) -> list[Table]:

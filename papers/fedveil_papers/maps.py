@@ -69,7 +69,7 @@ class Maps(Shown):
                     vectors = kept["x"] if title == "raw x" else cell.sample["released"]
                     codes = (kept if title == "raw x" else cell.sample)[f"code/{attribute}"]
                     panels.append({"title": title, **_panel(vectors, codes, cell, attribute)})
-                values = list(cell.result["leakage"][attribute]["classes"])
+                values = list(cell.result.leakage[attribute].classes)
                 start = {"study": one.results.name, "data": one.plan.study.data.source, "attribute": attribute}
                 rows.append({**start, "values": values, "seed": seed, "panels": panels})
         return {"kind": self.kind, "method": self.method, "rows": rows}
@@ -165,7 +165,7 @@ def _panel(vectors: npt.ArrayLike, codes: npt.ArrayLike, cell: CellResult, attri
     return {
         "map": places,
         "codes": [int(code) for code in labels],
-        "retrained_balanced_accuracy": cell.result["leakage"][attribute]["worst"]["balanced_accuracy"],
+        "retrained_balanced_accuracy": cell.result.leakage[attribute].worst.balanced_accuracy.as_dict(),
         "neighbour_in_space": neighbour_agreement(Standardiser.fit(rows).apply(rows), labels),
         "neighbour_on_map": None if places is None else neighbour_agreement(np.array(places).T, labels),
     }

@@ -22,6 +22,7 @@ from fedveil_papers.spending import most_spent, spent_in_words
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from fedveil.attacks.judgement import AttackerFigures
     from fedveil.studies.check import Plan
     from fedveil.studies.results import CellResult
 
@@ -80,8 +81,8 @@ class MatchedLeakage(Shown):
                     "utility": plain_figure(point.utility),
                     "retrained": plain_figure(point.leakage),
                     "validation": {"utility": point.validation_utility, "leakage": point.validation_leakage},
-                    "cotrained": averaged([one["balanced_accuracy"] for one in known]).as_dict() if known else None,
-                    "cotrained_accuracy": averaged([one["accuracy"] for one in known]).as_dict() if known else None,
+                    "cotrained": averaged([one.balanced_accuracy for one in known]).as_dict() if known else None,
+                    "cotrained_accuracy": averaged([one.accuracy for one in known]).as_dict() if known else None,
                     "spent": most_spent(played.plan, cells),
                 }
             )
@@ -171,7 +172,7 @@ def _reach(figure: dict[str, float], end: str) -> float:
     return 0.0 if figure[end] is None else abs(figure[end] - figure["estimate"])
 
 
-def _cotrained_figures(played: Played, cells: Sequence[CellResult], attribute: str) -> list[dict[str, Any]]:
+def _cotrained_figures(played: Played, cells: Sequence[CellResult], attribute: str) -> list[AttackerFigures]:
     """Return the co-trained adversary's figures, one per cell; none where it has not seen what is released.
 
     It reads r as the extractor gives it: with a shield on representations, that is not what leaves.
@@ -181,7 +182,7 @@ def _cotrained_figures(played: Played, cells: Sequence[CellResult], attribute: s
     shield = make_federation(plan.study, plan.method(cells[0].method), cells[0].strength, cells[0].seed, data).shield
     if not isinstance(shield, Identity) and Kind.REPRESENTATION in shield.acts_on:
         return []
-    found = [cell.result["cotrained"].get(attribute) for cell in cells]
+    found = [cell.result.cotrained.get(attribute) for cell in cells]
     known = [one for one in found if one is not None]
     return known if len(known) == len(cells) else []
 
@@ -191,7 +192,7 @@ def _cotrained(played: Played, point: Point, attribute: str) -> Point | None:
     known = _cotrained_figures(played, cells_of(played, point.method)[point.strength], attribute)
     if not known:
         return None
-    figure = averaged([one["balanced_accuracy"] for one in known], CHANCES)
+    figure = averaged([one.balanced_accuracy for one in known], CHANCES)
     normal = numpy_generator(0, "co-trained draws").standard_normal(len(point.utility_draws))
     draws = np.clip(figure.estimate + normal * (figure.high - figure.low) / (2 * 1.96), 0, 1)
     return replace(

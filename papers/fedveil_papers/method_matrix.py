@@ -108,7 +108,9 @@ class MethodMatrix(Shown):
             "times_reference": ratio_of(mine, reference),
             "bytes_per_round": _bytes(cells),
             "spent": most_spent(played.plan, cells),
-            "certificates": weakest_certificates([cell.result["certificates"].get(attribute, []) for cell in cells]),
+            "certificates": weakest_certificates(
+                [[one.as_dict() for one in cell.result.certificates.get(attribute, ())] for cell in cells]
+            ),
             "utility": plain_figure(own.utility),
             "utility_lost": plain_figure(estimate_of(lost)),
             "leakage": plain_figure(own.leakage),
@@ -230,6 +232,6 @@ def _reads(played: Played, name: str, strength: float | None) -> list[str]:
 
 def _bytes(cells: Sequence[CellResult]) -> float | None:
     """Return bytes sent per device and round of the last stage, as the cells' rounds recorded them."""
-    rounds = [record for cell in cells for record in cell.metrics if record["stage"] == cell.metrics[-1]["stage"]]
-    spoke = sum(record["devices"] - record["silent"] for record in rounds)
-    return sum(record["bytes_up"] for record in rounds) / spoke if spoke else None
+    rounds = [record for cell in cells for record in cell.metrics if record.stage == cell.metrics[-1].stage]
+    spoke = sum(record.devices - record.silent for record in rounds)
+    return sum(record.bytes_up for record in rounds) / spoke if spoke else None

@@ -27,7 +27,7 @@ def spent_of(plan: Plan, cell: CellResult) -> dict[str, Any] | None:
     if not isinstance(shield, NoiseShield):
         return None
     on_updates = KINDS[shield.place] is Kind.UPDATE
-    certificate = cell.result["spent"][0] if on_updates else shield.spent(1).as_dict()
+    certificate = cell.result.spent[0].as_dict() if on_updates else shield.spent(1).as_dict()
     finite = shield.clip is not None
     return {
         "epsilon": certificate["bound"] if finite else None,
