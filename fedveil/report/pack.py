@@ -142,10 +142,12 @@ def _theory(table: TheoryTable) -> dict[str, Any]:
 
 def _maps(maps: Maps) -> dict[str, Any]:
     """Return the maps; the codes of people whose raw inputs are mapped stand beside these alone."""
-    raw = {str(seed): {"places": made.places, "codes": made.codes} for seed, made in maps.raw.items()}
+    raw = {str(seed): {"places": people.places, "codes": people.codes} for seed, people in maps.raw.items()}
     released = [
-        made and {"seed": made.seed, "places": made.places} | ({} if made.seed in maps.raw else {"codes": made.codes})
-        for made in maps.released
+        people
+        and {"seed": people.seed, "places": people.places}
+        | ({} if people.seed in maps.raw else {"codes": people.codes})
+        for people in maps.released
     ]
     return {"released": released, "raw": raw, "first": maps.first, "values": maps.values}
 

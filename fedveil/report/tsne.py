@@ -69,11 +69,11 @@ def maps(results: StudyResults, settings: Sequence[Setting], wanted: Sequence[in
     for index in list(dict.fromkeys(wanted))[:CELLS]:
         for cell in settings[index].cells[:1]:
             released[index] = _map(cell.sample, "released", cell.seed, names, cache)
-    seeds = [*([] if first is None else [first]), *(made.seed for made in released if made is not None)]
+    seeds = [*([] if first is None else [first]), *(people.seed for people in released if people is not None)]
     raw = {seed: _map(results.inputs(seed) or {}, "x", seed, names, cache) for seed in dict.fromkeys(seeds)}
     return Maps(
         released=released,
-        raw={seed: made for seed, made in raw.items() if made is not None},
+        raw={seed: people for seed, people in raw.items() if people is not None},
         first=first,
         values=[_values(results, name) for name in names],
     )

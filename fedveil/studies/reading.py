@@ -333,8 +333,10 @@ def _certificate(part: _Part) -> StatedCertificate:
 
 
 def _direction(part: _Part) -> Direction:
-    known: dict[str, Direction] = {"upper": "upper", "lower": "lower"}
-    return known[part.text()] if part.text() in known else part.fail("is neither upper nor lower")
+    directions: dict[str, Direction] = {"upper": "upper", "lower": "lower"}
+    if part.text() not in directions:
+        part.fail("is neither upper nor lower")
+    return directions[part.text()]
 
 
 def _spent(part: _Part) -> SpentOnUpdates:

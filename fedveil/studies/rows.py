@@ -123,10 +123,15 @@ class MeanLeakage:
     ) -> MeanLeakage:
         """Average the seeds."""
         return cls(
-            **{name: averaged([getattr(one, name) for one in attackers], _RANGES.get(name)) for name in MEASURES},
+            **{
+                measure: averaged([getattr(figures, measure) for figures in attackers], _RANGES.get(measure))
+                for measure in MEASURES
+            },
             prior=averaged([judgement.prior for judgement in judged], CHANCES),
             chance=1 / len(judged[0].classes),
-            validation_balanced_accuracy=float(np.mean([one.validation_balanced_accuracy for one in attackers])),
+            validation_balanced_accuracy=float(
+                np.mean([figures.validation_balanced_accuracy for figures in attackers])
+            ),
             detectable_advantage=float(np.mean([judgement.detectable_advantage for judgement in judged])),
             gain=averaged(gains) if gains else None,
         )

@@ -31,7 +31,7 @@ from fedveil.studies.store import Store
 
 @dataclass(frozen=True)
 class Tried:
-    """A strength that was tried: what selection saw, and what it never looked at."""
+    """A strength that was tried: validation figures, which the choice looks at, and test figures, which it does not."""
 
     strength: float
     validation_leakage: float
