@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from fedveil.attacks.attack import Attack as Attack
     from fedveil.attacks.attack import Labelled as Labelled
     from fedveil.attacks.cotrained import judge_cotrained as judge_cotrained
-    from fedveil.attacks.decensor import Decensoring as Decensoring
     from fedveil.attacks.decensor import judge_decensoring as judge_decensoring
     from fedveil.attacks.floor import floor as floor
     from fedveil.attacks.judgement import AttackerFigures as AttackerFigures
     from fedveil.attacks.judgement import Beyond as Beyond
+    from fedveil.attacks.judgement import Decensoring as Decensoring
     from fedveil.attacks.judgement import Judgement as Judgement
     from fedveil.attacks.mutual_information import cross_fitted_information as cross_fitted_information
     from fedveil.attacks.panel import FULL as FULL

@@ -10,11 +10,10 @@ import torch
 from torch import nn
 
 from fedveil.attacks.attack import Attack, Labelled
-from fedveil.attacks.judgement import AttackerFigures
+from fedveil.attacks.judgement import Decensoring
 from fedveil.attacks.trial import Question, Trial
 from fedveil.core.arrays import FloatArray
 from fedveil.core.errors import InputError
-from fedveil.core.figures import Estimate
 from fedveil.core.learning import Recipe, descend, fit_network, log_posterior
 from fedveil.core.measures import interval
 from fedveil.core.models import mlp, pick_device
@@ -101,32 +100,6 @@ TITLES: dict[type[Attack], str] = {
     EqualCapacity: "equal capacity (de-censoring's control)",
 }
 """The names of the two beside a panel's attackers."""
-
-
-@dataclass(frozen=True)
-class Decensoring:
-    """The figures of de-censoring and of an attacker of equal capacity, and the difference, paired over victims.
-
-    Attributes:
-        attribute: the attribute that was attacked.
-        attack: the figures of de-censoring.
-        control: the figures of the attacker of equal capacity.
-        gain: the difference in balanced accuracy.
-    """
-
-    attribute: str
-    attack: AttackerFigures
-    control: AttackerFigures
-    gain: Estimate
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "attribute": self.attribute,
-            "attack": self.attack.as_dict(),
-            "control": self.control.as_dict(),
-            "gain": self.gain.as_dict(),
-        }
 
 
 def judge_decensoring(

@@ -192,6 +192,25 @@ class Judgement:
         )
 
 
+@dataclass(frozen=True)
+class Decensoring:
+    """What de-censoring reads, what an attacker of equal capacity reads, and the difference, paired over victims."""
+
+    attribute: str
+    attack: AttackerFigures
+    control: AttackerFigures
+    gain: Estimate
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "attribute": self.attribute,
+            "attack": self.attack.as_dict(),
+            "control": self.control.as_dict(),
+            "gain": self.gain.as_dict(),
+        }
+
+
 def as_table(judgement: Judgement) -> Table:
     """Return a judgement as a table for the terminal, strongest attacker first."""
     level = f"{100 * judgement.confidence:.4g}%"

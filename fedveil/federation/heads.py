@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +25,8 @@ from fedveil.core.randomness import child_seed, numpy_generator
 from fedveil.core.standardise import Standardiser
 from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import Split
-from fedveil.federation.release import release
+from fedveil.federation.release import Releases
+from fedveil.federation.utility import Utility
 from fedveil.shields.message import Kind
 
 if TYPE_CHECKING:
@@ -131,57 +132,20 @@ def _spread(model: Any, classes: int) -> Posterior:
     return posterior
 
 
-@dataclass(frozen=True)
-class Utility:
-    """How well a task can be done with what was released.
-
-    Attributes:
-        task: the label that the head predicts.
-        accuracy: on test people, with an interval.
-        balanced_accuracy: the same with all labels counting alike.
-        prior: accuracy of always guessing the most frequent label.
-        by_group: accuracy for each value of each sensitive attribute: what a defence costs each group.
-        head: the kind of head that was chosen on validation people; "model" where the outputs of the game were scored.
-        validation_accuracy: its accuracy on validation people, by which it was chosen.
-        heads: validation accuracy of every kind that was tried.
-        draws: accuracy on the test people (entry 0) and on each bootstrap draw of them. For one seed and task the
-            draws are the same people in every run, so differences between runs are paired.
-    """
-
-    task: str
-    accuracy: Estimate
-    balanced_accuracy: Estimate
-    prior: float
-    by_group: dict[str, dict[str, Estimate]]
-    head: str
-    validation_accuracy: float
-    heads: dict[str, float]
-    draws: FloatArray = field(repr=False, compare=False)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "task": self.task,
-            "head": self.head,
-            "accuracy": self.accuracy.as_dict(),
-            "balanced_accuracy": self.balanced_accuracy.as_dict(),
-            "prior": self.prior,
-            "validation_accuracy": self.validation_accuracy,
-            "by_group": {
-                attribute: {value: figure.as_dict() for value, figure in values.items()}
-                for attribute, values in self.by_group.items()
-            },
-            "heads": dict(self.heads),
-        }
-
-
 def fit_heads(
-    run: Run, tasks: Sequence[str], *, seed: int = 0, heads: Sequence[str] = ("mlp",), draws: int = 1000
+    run: Run,
+    tasks: Sequence[str],
+    *,
+    seed: int = 0,
+    heads: Sequence[str] = ("mlp",),
+    draws: int = 1000,
+    releases: Releases | None = None,
 ) -> list[Utility]:
     """Train heads of these kinds per task on the training people's representations, and score the best on test people.
 
     The best head has the highest accuracy on validation people; ties go to the kind named first. A task is the data's
-    target or any of its attributes: the representation is released once and serves all tasks.
+    target or any of its attributes: the representation is released once and serves all tasks. `releases` are the run's,
+    if they are computed already.
     """
     kinds = tuple(dict.fromkeys(heads))
     for kind in kinds:
@@ -190,19 +154,20 @@ def fit_heads(
     if not kinds:
         raise InputError(f"no head is named; choose some of {', '.join(HEADS)}")
     labels = [_Task.of(run, task, seed, draws) for task in tasks]
-    released = {split: release(run, split) for split in Split}
-    scale = Standardiser.fit(released[Split.TRAIN])
-    vectors = {split: scale.apply(values) for split, values in released.items()}
+    releases = releases or Releases(run)
+    scale = Standardiser.fit(releases.of(Split.TRAIN))
+    vectors = {split: scale.apply(releases.of(split)) for split in Split}
     return [_fit(task, vectors, kinds) for task in labels]
 
 
-def score_outputs(run: Run, *, seed: int = 0, draws: int = 1000) -> Utility:
+def score_outputs(run: Run, *, seed: int = 0, draws: int = 1000, releases: Releases | None = None) -> Utility:
     """Score the outputs of the game, as released, on the data's target: the same figures for the model itself."""
     target = run.federation.data.y
     if target is None:
         raise InputError("outputs are scored on the data's target, but it has none; load it with target=…")
     task = _Task.of(run, target.name, seed, draws)
-    scores = {split: release(run, split, Kind.OUTPUT) for split in (Split.VALIDATION, Split.TEST)}
+    releases = releases or Releases(run)
+    scores = {split: releases.of(split, Kind.OUTPUT) for split in (Split.VALIDATION, Split.TEST)}
     if scores[Split.TEST].shape[1:] != (len(target.values),):
         raise InputError(
             f"{run.game.name} gives outputs of shape {scores[Split.TEST].shape[1:]} for {len(target.values)} values of "

@@ -53,6 +53,23 @@ def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatAr
     return values.cpu().numpy().astype(np.float64)
 
 
+class Releases:
+    """What the people of a trained run release, each split computed once: all who judge the run are given these arrays.
+
+    They hold for the run as it is: make new ones after it has been played further.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._computed: dict[tuple[Kind, Split], FloatArray] = {}
+
+    def of(self, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatArray:
+        """Return what `release` returns: (records, d), in the data's order."""
+        if (kind, split) not in self._computed:
+            self._computed[kind, split] = release(self.run, split, kind)
+        return self._computed[kind, split]
+
+
 def senders(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> IntArray:
     """Return which device sends each record of a split; 0 for all where they are encoded alike."""
     rows = run.federation.data.rows(split)
@@ -62,27 +79,33 @@ def senders(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> IntArra
     return sender
 
 
-def released_records(run: Run) -> ReleasedRecords:
-    """Return the representations of all people with their senders; records are dealt to senders at random."""
+def released_records(run: Run, releases: Releases | None = None) -> ReleasedRecords:
+    """Return the representations of all people with their senders; records are dealt to senders at random.
+
+    `releases` are the run's, if they are computed already.
+    """
+    releases = releases or Releases(run)
     return ReleasedRecords(
-        {split: release(run, split) for split in Split},
+        {split: releases.of(split) for split in Split},
         {split: senders(run, split) for split in Split},
         dealt_at_random=True,
     )
 
 
-def released_view(run: Run, kind: Kind = Kind.REPRESENTATION, *, inputs: bool = False) -> View:
+def released_view(
+    run: Run, kind: Kind = Kind.REPRESENTATION, *, inputs: bool = False, releases: Releases | None = None
+) -> View:
     """Let an observer see what was released: it learns from the training people, and attacks the test people.
 
     With `inputs` the observer also has the records of the people it learns from, as no shield has touched them.
     """
-    data = run.federation.data
+    data, releases = run.federation.data, releases or Releases(run)
     pools = []
     for split in Split:
         rows = data.rows(split)
         pools.append(
             Pool(
-                release(run, split, kind),
+                releases.of(split, kind),
                 {name: attribute.take(rows) for name, attribute in data.attributes.items()},
                 None if data.groups is None else data.groups[rows],
                 inputs=data.x[rows].reshape(len(rows), -1) if inputs and split != Split.TEST else None,

@@ -22,9 +22,10 @@ from fedveil.federation.federation import ENGINES
 from fedveil.federation.rounds import RoundRecord
 from fedveil.federation.run import Run, begin
 from fedveil.studies.judging import judge_run
+from fedveil.studies.model import FORMAT
 from fedveil.studies.provenance import revision, versions
+from fedveil.studies.reading import sound_result
 from fedveil.studies.sampling import sampled_inputs
-from fedveil.studies.store import FORMAT, read_json, sound_result
 from fedveil.studies.training import play
 from fedveil.studies.units import Report
 
@@ -37,8 +38,7 @@ def compute_cell(payload: Mapping[str, Any], report: Report) -> None:
     cell, folder = Cell(**payload["cell"]), Path(payload["folder"])
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock", timeout=60):  # a killed run's worker may take a moment to notice
-        finished = read_json(folder / "result.json")
-        if sound_result(finished, cell.id) is not None:
+        if sound_result(folder, cell.id) is not None:
             return
         if (folder / "result.json").exists():
             report.warning(f"{cell.id}: its result is damaged; the cell is computed again")
@@ -79,7 +79,7 @@ def _compute(study: Study, method: Method, cell: Cell, folder: Path, report: Rep
     if not inputs.exists():
         write_tensors(inputs, sampled_inputs(study, run))
     write_json(folder / "timing.json", {"seconds": time.perf_counter() - started, "training": trained - started})
-    write_json(folder / "result.json", {"format": FORMAT, "cell": cell.as_dict(), **result})
+    write_json(folder / "result.json", {"format": FORMAT, "cell": cell.as_dict(), **result.as_dict()})
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
 
 

@@ -39,12 +39,12 @@ def test_a_server_reads_a_device_s_majority_from_its_update(write_study: Callabl
     assert done.returncode == 0, done.stderr
     results = open_study(tmp_path / "out")
     cell = next(cell for cell in results.cells if cell.method == "none")
-    judged = cell.result["leakage"]["u"]
-    assert judged["groups"] == 60  # every device is attacked; its two updates are one device
-    assert judged["split"]["auxiliary"] + judged["split"]["validation"] == 2 * 48  # 2,400 records, 50 to a device
-    assert judged["worst"]["balanced_accuracy"]["estimate"] > 0.75
-    assert judged["worst"]["balanced_accuracy"]["low"] > 0.6
-    assert cell.result["decensoring"] == {}
+    judged = cell.result.leakage["u"]
+    assert judged.groups == 60  # every device is attacked; its two updates are one device
+    assert judged.n[0] + judged.n[1] == 2 * 48  # 2,400 records, 50 to a device
+    assert judged.worst.balanced_accuracy.estimate > 0.75
+    assert judged.worst.balanced_accuracy.low > 0.6
+    assert cell.result.decensoring == {}
 
 
 def run_of(dealer: Any, **options: Any) -> Run:

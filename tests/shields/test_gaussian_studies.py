@@ -42,7 +42,7 @@ def judged(study, number):
     run = begin(make_federation(study, method, strength, 0, load_data(study, 0)), make_game(method, strength))
     watched = study.attacks.view == "updates"
     run.play(2, record=study.attacks.rounds if watched else (), shadows=study.attacks.shadows if watched else 0)
-    return judge_run(study, run, lambda share, what: None)[0]
+    return judge_run(study, run, lambda share, what: None)[0].as_dict()
 
 
 def test_certificates_of_noise_are_shown_where_they_hold():

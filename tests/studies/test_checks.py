@@ -61,7 +61,7 @@ def test_the_baseline_is_there_whatever_the_observer_sees(tmp_path: Path, furthe
     assert [method.name for method in plan.methods] == ["plain", "drop-columns"]
     ran = run_study(plan, tmp_path / "out", workers=2)
     assert ran.failed == {}
-    assert {row["method"] for row in ran.results.rows} == {"plain", "drop-columns"}
+    assert {row.method for row in ran.results.rows} == {"plain", "drop-columns"}
 
 
 def test_a_baseline_of_ones_own_takes_the_place_of_ours_and_another_name_does_not() -> None:

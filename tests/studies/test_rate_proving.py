@@ -38,20 +38,20 @@ def test_cells_have_it_for_both_observers_and_the_report_says_what_it_is_worth(t
     done = fedveil_here("run", written(tmp_path, *methods), "--out", tmp_path / "out", "--workers", "1")
     assert done.returncode == 0, done.stderr
     results = open_study(tmp_path / "out")
-    cells = {cell.method: cell.result["certificates"]["u"] for cell in results.cells}
-    assert cells["none"] == []
-    found = {one["quantity"]: one for one in cells["eeo"]}
-    assert set(found) == {
+    cells = {cell.method: cell.result.certificates["u"] for cell in results.cells}
+    assert cells["none"] == ()
+    certificates = {certificate.quantity: certificate for certificate in cells["eeo"]}
+    assert set(certificates) == {
         "information (bits)",
         "accuracy",
         "information (bits), sender unknown",
         "accuracy, sender unknown",
     }
-    for name, one in found.items():
+    for name, certificate in certificates.items():
         # What has no further word in its name holds for a server that knows the sender.
-        assert one["assumptions"]["observer"] == ("sender unknown" if "unknown" in name else "sender known")
-        assert one["assumptions"]["held-out records"] == 120
-        assert one["confidence"] == 0.95
+        assert certificate.assumptions["observer"] == ("sender unknown" if "unknown" in name else "sender known")
+        assert certificate.assumptions["held-out records"] == 120
+        assert certificate.confidence == 0.95
     (said,) = [one.text for one in in_words(results, "y", "u") if one.about == "rate"]
     assert "Corollary 1 (ε = ln 1/T, T the least prior) guarantees nothing" in said
     assert "by Fano's inequality" in said

@@ -138,16 +138,16 @@ class LossesByStrength(Shown[Losses]):
         )
 
     def _point(self, cell: CellResult, attribute: str) -> Point:
-        stage = cell.metrics[-1]["stage"] if cell.metrics else None
-        last = [record for record in cell.metrics if record["stage"] == stage][-self.rounds :]
-        cotrained, judged = cell.result["cotrained"].get(attribute), cell.result["leakage"][attribute]
+        stage = cell.metrics[-1].stage if cell.metrics else None
+        last = [record for record in cell.metrics if record.stage == stage][-self.rounds :]
+        cotrained, judged = cell.result.cotrained.get(attribute), cell.result.leakage[attribute]
         return Point(
             cell.strength,
             cell.seed,
-            {name: float(np.mean([record["losses"][name] for record in last])) for name in self.losses},
-            Figure.of(judged["mutual_information_bits"]),
-            Figure.of(judged["worst"]["balanced_accuracy"]),
-            None if cotrained is None else Figure.of(cotrained["balanced_accuracy"]),
+            {name: float(np.mean([record.losses[name] for record in last])) for name in self.losses},
+            Figure.of(judged.mutual_information_bits),
+            Figure.of(judged.worst.balanced_accuracy),
+            None if cotrained is None else Figure.of(cotrained.balanced_accuracy),
         )
 
     def rows(self, results: Losses) -> list[Row]:

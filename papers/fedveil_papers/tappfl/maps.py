@@ -108,7 +108,7 @@ class Maps(Shown[AllMaps]):
             cell = _cell(played, self.method, strength, seed)
             title = "r, as released" if strength is None else f"r, λ = {at(strength)}"
             maps.append(_map(title, cell, cell.sample["released"], cell.sample[f"code/{attribute}"], attribute))
-        values = list(cell.result["leakage"][attribute]["classes"])
+        values = list(cell.result.leakage[attribute].classes)
         return MapRow(played.results.name, played.plan.study.data.source, attribute, values, seed, maps)
 
     def rows(self, results: AllMaps) -> list[Row]:
@@ -225,7 +225,7 @@ def _map(title: str, cell: CellResult, vectors: npt.ArrayLike, codes: npt.ArrayL
         cell.strength,
         positions,
         [int(code) for code in labels],
-        Figure.of(cell.result["leakage"][attribute]["worst"]["balanced_accuracy"]),
+        Figure.of(cell.result.leakage[attribute].worst.balanced_accuracy),
         neighbour_agreement(Standardiser.fit(rows).apply(rows), labels),
         None if positions is None else neighbour_agreement(np.array(positions).T, labels),
     )

@@ -25,6 +25,7 @@ from fedveil_papers.tappfl.spending import Spent, in_words, most_spent
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from fedveil.attacks.judgement import AttackerFigures
     from fedveil.studies.check import Plan
     from fedveil.studies.results import CellResult
 
@@ -267,7 +268,7 @@ def _method_point(played: Played, point: Point, attribute: str) -> MethodPoint:
     cells = cells_of(played, point.method)[point.strength]
     cotrained = _cotrained_figures(played, cells, attribute)
     balanced, accuracy = (
-        Figure.of(averaged([figures[name] for figures in cotrained])) if cotrained else None
+        Figure.of(averaged([getattr(figures, name) for figures in cotrained])) if cotrained else None
         for name in ("balanced_accuracy", "accuracy")
     )
     return MethodPoint(
@@ -286,7 +287,7 @@ def _figure(estimate: Estimate | None) -> Figure | None:
     return Figure.of(finite(estimate))
 
 
-def _cotrained_figures(played: Played, cells: Sequence[CellResult], attribute: str) -> list[dict[str, Any]]:
+def _cotrained_figures(played: Played, cells: Sequence[CellResult], attribute: str) -> list[AttackerFigures]:
     """Return the co-trained adversary's figures, one per cell; none where it has not seen what is released.
 
     It reads r as the extractor computes it: with a shield on representations, something else leaves.
@@ -296,8 +297,8 @@ def _cotrained_figures(played: Played, cells: Sequence[CellResult], attribute: s
     shield = make_federation(plan.study, plan.method(cells[0].method), cells[0].strength, cells[0].seed, data).shield
     if not isinstance(shield, Identity) and Kind.REPRESENTATION in shield.acts_on:
         return []
-    by_cell = [cell.result["cotrained"].get(attribute) for cell in cells]
-    return [] if None in by_cell else by_cell
+    figures = [cell.result.cotrained[attribute] for cell in cells if attribute in cell.result.cotrained]
+    return figures if len(figures) == len(cells) else []
 
 
 def _cotrained(played: Played, point: Point, attribute: str) -> Point | None:
@@ -305,7 +306,7 @@ def _cotrained(played: Played, point: Point, attribute: str) -> Point | None:
     cotrained = _cotrained_figures(played, cells_of(played, point.method)[point.strength], attribute)
     if not cotrained:
         return None
-    leakage = averaged([figures["balanced_accuracy"] for figures in cotrained], CHANCES)
+    leakage = averaged([figures.balanced_accuracy for figures in cotrained], CHANCES)
     normal = numpy_generator(0, "co-trained draws").standard_normal(len(point.utility_draws))
     draws = np.clip(leakage.estimate + normal * (leakage.high - leakage.low) / (2 * 1.96), 0, 1)
     return replace(

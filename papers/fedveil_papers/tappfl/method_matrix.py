@@ -182,7 +182,9 @@ class MethodMatrix(Shown[Matrix]):
             ratio_of(device, reference),
             _bytes(cells),
             most_spent(played.plan, cells),
-            weakest_certificates([cell.result["certificates"].get(attribute, []) for cell in cells]),
+            weakest_certificates(
+                [[stated.as_dict() for stated in cell.result.certificates.get(attribute, ())] for cell in cells]
+            ),
             Figure.of(finite(defended.utility)),
             Figure.of(finite(estimate_of(lost))),
             Figure.of(finite(defended.leakage)),
@@ -326,6 +328,6 @@ def _reads(played: Played, name: str, strength: float | None) -> list[str]:
 
 def _bytes(cells: Sequence[CellResult]) -> float | None:
     """Return bytes sent per device and round of the last stage, as the cells' rounds recorded them."""
-    rounds = [record for cell in cells for record in cell.metrics if record["stage"] == cell.metrics[-1]["stage"]]
-    sent = sum(record["devices"] - record["silent"] for record in rounds)
-    return sum(record["bytes_up"] for record in rounds) / sent if sent else None
+    rounds = [record for cell in cells for record in cell.metrics if record.stage == cell.metrics[-1].stage]
+    sent = sum(record.devices - record.silent for record in rounds)
+    return sum(record.bytes_up for record in rounds) / sent if sent else None

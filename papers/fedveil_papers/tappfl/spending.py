@@ -60,7 +60,7 @@ def spent_of(plan: Plan, cell: CellResult) -> Spent | None:
     if shield.clip is None:
         return Spent(None, None, None, shield.place, None)
     on_updates = KINDS[shield.place] is Kind.UPDATE
-    certificate = cell.result["spent"][0] if on_updates else shield.spent(1).as_dict()
+    certificate = cell.result.spent[0].as_dict() if on_updates else shield.spent(1).as_dict()
     delta, releases = (certificate["assumptions"].get(name) for name in ("delta", "releases"))
     return Spent(certificate["bound"], delta, releases, shield.place, shield.clip)
 
