@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from fedveil.core.plain import plain
 from tiny_study import TINY, fedveil_here, last_json
 
 from fedveil.config.reading import changed
 from fedveil.config.study import make_study
 from fedveil.core.errors import InputError
 from fedveil.core.figures import Estimate
+from fedveil.core.files import plain
 from fedveil.studies.check import checked
 from fedveil.studies.notes import notes
 from fedveil.studies.reading import cell_figures
