@@ -23,10 +23,11 @@ from flwr.app import ConfigRecord, Context, Error, Message
 from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.common.constant import ErrorCode
 
+from fedveil.config.policy import read_policy
 from fedveil.core.errors import InputError
+from fedveil.core.policy import MOD_PREFIX, Policy
 from fedveil.core.randomness import torch_generator
 from fedveil.flower.ledger import Ledger, LedgerError, Reading, Totals
-from fedveil.flower.policy_file import OWN, SitePolicy
 from fedveil.flower.records import (
     Answer,
     Arrays,
@@ -38,9 +39,10 @@ from fedveil.flower.records import (
     content_of,
 )
 from fedveil.flower.secret_noise import keep_secret, secret_generator
-from fedveil.flower.spending import Cost, costs_of, epsilon_of, members
+from fedveil.flower.site_shield import own_values, site_shield, zoos_in
+from fedveil.flower.spending import Cost, costs_of, epsilon_of, exhausted
 from fedveil.shields import message as shielded
-from fedveil.shields.shield import Shield, ShieldError
+from fedveil.shields.shield import Shield, ShieldError, members
 
 POLICY_KEY = "fedveil-policy"
 """Where the node config names the site's policy."""
@@ -123,10 +125,10 @@ class _Exchange:
                 f"{kind!r}: a site answers train, evaluate and query messages; give the server its first weights",
             )
         policy = _or(NO_POLICY, self._policy)
-        shield = _or(NO_POLICY, policy.make)
+        shield = _or(NO_POLICY, lambda: site_shield(policy))
         named = repr(shield)
         costs = costs_of(shield)
-        ledger = Ledger(policy.ledger, self.wait)
+        ledger = Ledger(Path(policy.ledger), self.wait)
         with _claimed(ledger):
             known = _or(NO_LEDGER, lambda: self._checked(ledger))
             _or(NO_LEDGER, lambda: ledger.begin(known))
@@ -166,14 +168,14 @@ class _Exchange:
             self._remember(ledger, written)
             return Message(content, reply_to=self.asked)
 
-    def _policy(self) -> SitePolicy:
+    def _policy(self) -> Policy:
         path = self.context.node_config.get(POLICY_KEY, self.named)
         if not isinstance(path, str | Path) or not str(path):
             raise InputError(
                 f"node config: {POLICY_KEY} names no file; start the node with --node-config "
                 f"'{POLICY_KEY}=\"policy.toml\"'"
             )
-        return SitePolicy.read(path)
+        return read_policy(path)
 
     def _checked(self, ledger: Ledger) -> Reading:
         """Read the ledger; it must still hold the last entry that this node remembers."""
@@ -212,11 +214,11 @@ class _Exchange:
         return _or(NOT_ALLOWED, lambda: answer_of(reply.content, came))
 
     def _shielded(
-        self, policy: SitePolicy, shield: Shield, came: Arrays, reached: Arrays, known: Reading
+        self, policy: Policy, shield: Shield, came: Arrays, reached: Arrays, known: Reading
     ) -> tuple[Arrays, Figures]:
         """Return the arrays as they may leave, and what that did to the update."""
         _or(NOT_ALLOWED, lambda: check_same(came, reached))
-        layout = next((zoo.segments for own in members(shield) for zoo in getattr(own, "zoos", {}).values()), ())
+        layout = next((zoo.segments for zoo in zoos_in(shield).values()), ())
         places = _or(NOT_SHIELDED, lambda: Places.of(came, layout))
         if not places.keys:
             raise Refusal(NOT_ALLOWED, "arrays without one of floating-point numbers")
@@ -228,7 +230,7 @@ class _Exchange:
         else:
             generator = torch_generator(self.seed, "shield", number, self.context.node_id)
         own = shielded.Context(
-            self.context.node_id, number, generator, data=policy.known(shield), segments=places.segments
+            self.context.node_id, number, generator, data=own_values(policy, shield), segments=places.segments
         )
         update = shielded.Message(shielded.Kind.UPDATE, places.update(came, reached))
         try:
@@ -237,7 +239,7 @@ class _Exchange:
             raise Refusal(NOT_SHIELDED, str(fault)) from None
         arrays = _or(NOT_SHIELDED, lambda: places.moved(came, sent.values))
         figures = {"l2": damage.l2, "linf": damage.linf, "cosine": damage.cosine, "bytes": damage.bytes}
-        return arrays, {f"{OWN}{name}": value for name, value in figures.items()}
+        return arrays, {f"{MOD_PREFIX}{name}": value for name, value in figures.items()}
 
 
 def _origin(answer: Answer) -> str:
@@ -245,23 +247,23 @@ def _origin(answer: Answer) -> str:
     return "fitins.parameters" if answer.legacy else str(answer.record)
 
 
-def _check_allowed(policy: SitePolicy, answer: Answer) -> None:
+def _check_allowed(policy: Policy, answer: Answer) -> None:
     for name in answer.figures:
         if name not in policy.metrics:
             raise Refusal(NOT_ALLOWED, f"{policy.path}: metrics: does not allow {name!r}, which the app would tell")
 
 
-def _check_budget(policy: SitePolicy, known: Reading, costs: tuple[Cost, ...], updating: bool) -> None:
+def _check_budget(policy: Policy, known: Reading, costs: tuple[Cost, ...], updating: bool) -> None:
     budget, figures = policy.budget, known.count("figures")
     if not updating and budget.evaluations is not None:
         why = f"all {budget.evaluations} evaluations of the budget are sent" if figures >= budget.evaluations else None
     else:
-        why = budget.spent_by(known.costs, known.count("update"), costs)
+        why = exhausted(budget, known.costs, known.count("update"), costs)
     if why is not None:
         raise Refusal(NO_BUDGET, f"{policy.ledger}: {why}")
 
 
-def _totals(policy: SitePolicy, known: Reading, costs: tuple[Cost, ...], updating: bool) -> Totals:
+def _totals(policy: Policy, known: Reading, costs: tuple[Cost, ...], updating: bool) -> Totals:
     delta = policy.budget.delta or (DELTA if policy.budget.epsilon is None else 0.0)
     epsilon = epsilon_of([*known.costs, *(costs if updating else ())], delta)
     return Totals(
@@ -273,9 +275,9 @@ def _totals(policy: SitePolicy, known: Reading, costs: tuple[Cost, ...], updatin
 
 
 def _spent(totals: Totals) -> Figures:
-    told: Figures = {f"{OWN}messages": totals.updates}
+    told: Figures = {f"{MOD_PREFIX}messages": totals.updates}
     if totals.epsilon is not None:
-        told |= {f"{OWN}epsilon": totals.epsilon, f"{OWN}delta": totals.delta}
+        told |= {f"{MOD_PREFIX}epsilon": totals.epsilon, f"{MOD_PREFIX}delta": totals.delta}
     return told
 
 

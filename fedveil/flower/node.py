@@ -17,7 +17,7 @@ from fedveil.federation.fleet import Answers, HomeFleet
 from fedveil.flower import wire
 from fedveil.flower.secret_noise import keep_updates_secret
 from fedveil.flower.setup import Setup
-from fedveil.flower.spending import members
+from fedveil.shields.shield import members
 from fedveil.shields.unread import Unread
 
 if TYPE_CHECKING:

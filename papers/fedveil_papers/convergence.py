@@ -135,7 +135,7 @@ class Convergence(Experiment):
 
         names = list(lab.attributes)
         own: dict[int, Policy] = {
-            int(rows[0]): Policy(hide={names[place % len(names)]: 1.0}, shield="as-printed")
+            int(rows[0]): Policy(hide={names[place % len(names)]: 1.0}, shield="recup")
             for place, rows in enumerate(lab.task.people(Split.TRAIN))
         }
         return own.__getitem__

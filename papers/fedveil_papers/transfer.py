@@ -87,8 +87,7 @@ class Transfer(Experiment):
         import torch
         from torch.nn import functional
 
-        from fedveil.shields.recup.fgsm import draw_models, slopes_of
-        from fedveil.shields.recup.fgsm_points import DirectPoint
+        from fedveil.shields.recup.fgsm import DirectPoint, draw_models, slopes_of
 
         slopes = slopes_of(zoo, codes)
         size = self._size(updates, zoo) * torch.ones(len(updates), 1)
@@ -113,8 +112,7 @@ class Transfer(Experiment):
         """Return by variant how many members of its own zoo and of another guess wrong, at the same largest change."""
         import torch
 
-        from fedveil.shields.recup.fgsm import VARIANTS, climb, draw_models, fooled, reach, slopes_of
-        from fedveil.shields.recup.fgsm_points import DirectPoint
+        from fedveil.shields.recup.fgsm import VARIANTS, DirectPoint, climb, draw_models, fooled, reach, slopes_of
 
         found: dict[str, Any] = {}
         total = 10 * self._size(updates, zoo)

@@ -24,8 +24,7 @@ from fedveil.flower.new_app import METRICS, write_app
 from fedveil.flower.node import client_app
 from fedveil.flower.setup import Setup
 from fedveil.flower.study_cell import _alone
-from fedveil.shields.unread import Unread
-from fedveil.shields.unread.file import save_unreading
+from fedveil.shields.unread import Unread, save_unreading
 
 
 @pytest.mark.parametrize("name", GAMES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,13 +12,14 @@ from torch import Tensor, nn
 
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
+from fedveil.core.policy import Policy
 from fedveil.core.randomness import child_seed, torch_generator
 from fedveil.data import Split
 from fedveil.shields.message import Context, Kind, Message, Samples
 from fedveil.shields.shield import Identity, Shield, ShieldError
 from fedveil_papers.exposure.task import Task
 
-Policies = Callable[[int], Mapping[str, Any]]
+Policies = Callable[[int], Policy]
 """What the client with this first record has chosen."""
 
 _NUMBERS = 2**25
@@ -103,7 +104,7 @@ class Sender:
             round=number,
             generator=torch_generator(self.task.seed, "shield", number, first),
             data=records,
-            policy={} if self.policies is None else self.policies(first),
+            policy=None if self.policies is None else self.policies(first),
             segments=self.task.segments,
             networks={"model": model},
             samples=Samples(model, self.task.loss, inputs, records["y"]),
