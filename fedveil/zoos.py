@@ -101,7 +101,7 @@ def _undefended(study: Study) -> Run:
     method = study.methods[0]
     check_varies(method)
     strength = method.points[0] if method.varied[0] == "game" else None
-    bare = method.model_copy(update={"shield": None})
+    bare = method.model_copy(update={"shield": None, "policy": None})
     seed = study.seeds[0]
     return Run(make_federation(study, bare, strength, seed, load_data(study, seed)), make_game(bare, strength))
 

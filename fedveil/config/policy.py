@@ -2,7 +2,7 @@
 
 A policy is a small TOML file, written by hand. The same file is read by Python, by studies and at a Flower site:
 
-    shield = "recommended"   # the default; or {kind = "recommended", change = 0.1}: the mean relative change of a record
+    shield = "recommended"   # the default; or {kind = "recommended", change = 0.1}, the mean relative change of records
 
     [hide]                   # levels γ from 0 to 1, together at most 1
     race = 0.5
@@ -41,7 +41,7 @@ from typing import Any, Literal, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fedveil.config.parts import alternatives, fitting, make, settings_of, shield_class
-from fedveil.core.errors import InputError, nearest
+from fedveil.core.errors import InputError, closest, nearest
 from fedveil.core.hand_written import read_hand_written
 from fedveil.core.policy import COUNT, MOD_PREFIX, RECOMMENDED, Budget, Policy, ShieldChoice
 from fedveil.shields.recup.zoo import Zoo
@@ -267,6 +267,8 @@ def shield_kind(kind: str, where: str) -> type[Shield]:
     try:
         return _registered(kind)
     except InputError as fault:
+        if closest(kind, [RECOMMENDED]):
+            raise InputError(f"{where}.kind: shield {kind!r} is not known: {nearest(kind, [RECOMMENDED])}") from None
         raise InputError(f"{where}.kind: {fault}") from None
 
 

@@ -50,7 +50,7 @@ def _alone(study: Study, method: Method, strength: float | None, seed: int, devi
     changes = {place: {name: _file(value) for name, value in own.items()} for place, own in method.at.items()}
     found = {"game": _found(method.game), "shield": None if method.shield is None else _found(method.shield)}
     strengths = None if strength is None else [strength]
-    one = method.model_copy(update={**found, "strengths": strengths, "at": changes})
+    one = method.model_copy(update={**found, "policy": _file(method.policy), "strengths": strengths, "at": changes})
     options = {name: _absolute(value) for name, value in study.data.options.items()}
     data = study.data.model_copy(update={"options": options})
     section = study.federation.model_copy(update={"devices": devices})

@@ -22,7 +22,7 @@ def undefended_point(results: StudyResults, pair: Pair) -> Point | None:
         inside(method, "name")
         for method in results.study.get("methods") or []
         if inside(method, "game", "kind") in ("undefended", "fedavg", "raw")
-        and not (inside(method, "shield") or inside(method, "strengths"))
+        and not (inside(method, "shield") or inside(method, "policy") or inside(method, "strengths"))
     ]
     for name in ["none", *plain]:
         for point in frontier.points:

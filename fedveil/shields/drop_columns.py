@@ -78,8 +78,8 @@ class DropColumns(Shield):
 def table_columns(data: AttributeData) -> tuple[str, ...]:
     """Return which column of the table each feature comes from.
 
-    The data's source says so; otherwise the features' names do: "<name> missing" behind "<name>" belongs to that column,
-    and "<name>=<value>" to the column before the first "=". Columns with the same such name are taken as one.
+    The data's source says so; otherwise the features' names do: "<name> missing" behind "<name>" belongs to that
+    column, and "<name>=<value>" to the column before the first "=". Columns with the same such name are taken as one.
     """
     if data.x.ndim != 2 or not (data.columns or data.feature_names):
         raise InputError(f"drop columns: {data.name} is no table with named columns; choose another shield")

@@ -24,7 +24,7 @@ def recommended(policy: Policy, change: float = CHANGE) -> list[Shield]:
     return [Mingle(**settings) for settings in _recommended_settings(policy, change)]
 
 
-def _recommended_settings(policy: Policy, change: float) -> list[dict[str, Any]]:
+def _recommended_settings(policy: Policy, change: float = CHANGE) -> list[dict[str, Any]]:
     if isinstance(change, bool) or not isinstance(change, int | float) or not 0 < change < float("inf"):
         raise InputError(f"{policy.where}: shield.change: must be above 0 and finite; got {change!r}")
     return [{"attribute": name, "budget": change * level} for name, level in policy.hide.items() if level > 0]

@@ -17,9 +17,9 @@ class Quantise(Shield):
     """Send s/L·⌊v·L/s + U⌋ for every number v of an update, with U uniform on [0, 1).
 
     Symbols: s the largest magnitude of the update or the tensor, L = 2^(b−1) − 1, b the bits; codes lie in −L … L.
-    So E[sent] = v, its variance is at most (s/L)²/4, and no number moves by s/L or more; numbers of magnitude 0 and s do
-    not move. Alistarh et al. (2017, QSGD), with the largest magnitude in place of the norm; b = 2 is Wen et al. (2017,
-    TernGrad).
+    So E[sent] = v, its variance is at most (s/L)²/4, and no number moves by s/L or more; numbers of magnitude 0 and s
+    do not move. Alistarh et al. (2017, QSGD), with the largest magnitude in place of the norm; b = 2 is Wen et al.
+    (2017, TernGrad).
     Guarantee: none. The rounding is bounded and its size depends on the update, so no ε is finite.
     In a chain it should stand last: numbers that a later shield changes are no longer on the grid, and are counted in
     full. `bytes` counts b bits for each number, or, if that is shorter, for each nonzero number with a 32-bit position;

@@ -1,4 +1,4 @@
-"""What shields that work record by record share: the records behind an update, and whether the update follows from them."""
+"""The records behind an update, for shields that work record by record, and whether the update follows from them."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class NoiseShield(Shield):
         return message.with_values(sent.to(message.values.dtype).view(message.values.shape))
 
     def change_all(self, updates: Tensor, contexts: Sequence[Context]) -> Tensor | None:
-        """Clip many devices' updates together; each device's noise comes from its own generator, as if it were alone."""
+        """Clip many devices' updates together; each device's noise comes from its own generator."""
         rows = self.clipped(updates.flatten(1).double())
         drawn = [self.noise(rows[:1].shape, context.generator) for context in contexts]
         return (rows + torch.cat(drawn).to(rows.device)).to(updates.dtype).view(updates.shape)

@@ -35,8 +35,8 @@ class Eraser:
 def leace(x: Tensor, attributes: Sequence[IntArray]) -> Eraser:
     """Return LEACE's eraser (Belrose et al. 2023): r(x) = x − W⁺ P W (x − E x).
 
-    W = Σ^{-1/2} whitens x, and P projects on the columns of W Σ_xz, with z all attributes' indicators. Guarantee, on the
-    rows fitted: all values have the same mean, so no linear reader beats a constant; and no other such map moves x
+    W = Σ^{-1/2} whitens x, and P projects on the columns of W Σ_xz, with z all attributes' indicators. Guarantee, on
+    the rows fitted: all values have the same mean, so no linear reader beats a constant; and no other such map moves x
     less in mean square. It does not stop readers that are not linear.
     """
     rows, z = x.double(), torch.cat([_indicators(codes, x) for codes in attributes], dim=1)

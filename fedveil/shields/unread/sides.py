@@ -1,4 +1,4 @@
-"""The two sides of each layer in an update, its inputs and its outputs' slopes: read from updates, and moved in them."""
+"""The two sides of each layer in an update, its inputs and its outputs' slopes: read and moved."""
 
 from __future__ import annotations
 
