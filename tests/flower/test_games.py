@@ -24,8 +24,7 @@ from fedveil.flower.node import client_app
 from fedveil.flower.protocol import Setup
 from fedveil.flower.server import FlowerFleet
 from fedveil.flower.study_cell import single_cell
-from fedveil.shields.unread import Unread
-from fedveil.shields.unread.file import save_unreading
+from fedveil.shields.unread import Unread, save_unreading
 
 
 @pytest.mark.parametrize("name", GAMES)

@@ -20,10 +20,11 @@ from scipy import stats
 
 from fedveil.certificates import gaussian_epsilon
 from fedveil.core.errors import InputError
+from fedveil.core.policy import Budget
 from fedveil.flower import ledger as ledger_module
 from fedveil.flower.ledger import START, Ledger, LedgerError, Totals
 from fedveil.flower.secret_noise import keep_secret, secret_generator
-from fedveil.flower.spending import Budget, Cost, costs_of, epsilon_of
+from fedveil.flower.spending import Cost, check_budget, costs_of, epsilon_of, exhausted
 from fedveil.shields import Chain, DPGaussian, DPLaplace, Identity, Sparsify
 
 ENTRIES = 4
@@ -262,15 +263,15 @@ def test_shields_without_a_guarantee_cost_everything() -> None:
 
 def test_a_budget_that_cannot_be_kept_is_refused() -> None:
     with pytest.raises(InputError, match="no differential privacy"):
-        Budget(epsilon=1.0, delta=1e-5).check([Cost("none")], "policy")
+        check_budget(Budget(epsilon=1.0, delta=1e-5), [Cost("none")], "policy")
     with pytest.raises(InputError, match=r"budget\.delta"):
-        Budget(epsilon=1.0).check([Cost("gaussian", 0.1)], "policy")
+        check_budget(Budget(epsilon=1.0), [Cost("gaussian", 0.1)], "policy")
     with pytest.raises(InputError, match="single update"):
-        Budget(epsilon=1.0).check([Cost("pure", 1.5)], "policy")
-    Budget(epsilon=1.0).check([Cost("pure", 1.0)], "policy")
-    assert Budget(epsilon=2.0).spent_by([Cost("pure", 1.0)], 1, [Cost("pure", 1.0)]) is None
-    assert "epsilon" in str(Budget(epsilon=2.0).spent_by([Cost("pure", 1.0)] * 2, 2, [Cost("pure", 1.0)]))
-    assert "messages" in str(Budget(messages=2).spent_by([], 2, [Cost("none")]))
+        check_budget(Budget(epsilon=1.0), [Cost("pure", 1.5)], "policy")
+    check_budget(Budget(epsilon=1.0), [Cost("pure", 1.0)], "policy")
+    assert exhausted(Budget(epsilon=2.0), [Cost("pure", 1.0)], 1, [Cost("pure", 1.0)]) is None
+    assert "epsilon" in str(exhausted(Budget(epsilon=2.0), [Cost("pure", 1.0)] * 2, 2, [Cost("pure", 1.0)]))
+    assert "messages" in str(exhausted(Budget(messages=2), [], 2, [Cost("none")]))
 
 
 # Noise that cannot be guessed.

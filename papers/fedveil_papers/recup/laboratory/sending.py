@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from fedveil.shields.message import Context, Kind, Message, Samples
 from fedveil.shields.shield import Identity, Shield, ShieldError
 from fedveil_papers.recup.laboratory.task import Task
 
-Policies = Callable[[int], Policy | Mapping[str, Any]]
+Policies = Callable[[int], Policy]
 """What the client with this first record has chosen."""
 
 _NUMBERS = 2**25
@@ -104,7 +103,7 @@ class Sender:
             round=number,
             generator=torch_generator(self.task.seed, "shield", number, first),
             data=records,
-            policy={} if self.policies is None else self.policies(first),
+            policy=None if self.policies is None else self.policies(first),
             segments=self.task.segments,
             networks={"model": model},
             samples=Samples(model, self.task.loss, inputs, records["y"]),
