@@ -17,10 +17,16 @@ if TYPE_CHECKING:
     from fedveil.audit.auditing import Audit as Audit
     from fedveil.audit.auditing import audit as audit
     from fedveil.audit.auditing import audit_all as audit_all
+    from fedveil.audit.labelled_inputs import LabelledInputs as LabelledInputs
+    from fedveil.audit.labelled_inputs import Wanted as Wanted
+    from fedveil.audit.labelled_inputs import outputs_of as outputs_of
+    from fedveil.audit.labelled_inputs import read_inputs as read_inputs
+    from fedveil.audit.models import ScoringModel as ScoringModel
+    from fedveil.audit.models import read_model as read_model
     from fedveil.audit.outputs import Outputs as Outputs
     from fedveil.audit.page import write_page as write_page
     from fedveil.audit.reading import read_outputs as read_outputs
     from fedveil.audit.verdict import LIMITS as LIMITS
     from fedveil.audit.verdict import Limits as Limits
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -12,7 +12,8 @@ from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
 from fedveil.data.attribute import Attribute, intersect
 from fedveil.data.csv_reading import one_spelling
-from fedveil.data.tables import column, encode_columns, read_table, read_vectors, same_rows
+from fedveil.data.encoding import encode_columns
+from fedveil.data.tables import column, read_table, read_vectors, same_rows
 from fedveil.view import View
 
 _LEAST_COMBINED = 30

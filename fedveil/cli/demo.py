@@ -44,7 +44,7 @@ def demo(
             console.print(sentence.text, markup=False)
         console.print(f"The report: {page} (open it in a browser)", markup=False)
         if json:
-            print_json({"cells": results.rows, "report": str(page)})
+            print_json({"cells": [row.as_dict() for row in results.rows], "report": str(page)})
     report_failures(ran.failed)
 
 

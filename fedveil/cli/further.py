@@ -17,7 +17,7 @@ _ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 def add_commands(app: typer.Typer) -> None:
     """Add every registered command; one of ours that is not installed says in one line how to install it."""
-    registered = plugins.found("fedveil.commands")
+    registered = plugins.registered("fedveil.commands")
     for name in registered:
         app.command(name)(plugins.load("fedveil.commands", name))
     for name, distribution in ELSEWHERE.items():

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from fedveil.core.plain import plain
+from fedveil.core.files import plain
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of stdout.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Where results go (default: runs/<name>).")]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -26,6 +26,7 @@ from fedveil.core.errors import InterruptedWork
 if TYPE_CHECKING:
     from fedveil.studies.check import Plan
     from fedveil.studies.results import StudyResults
+    from fedveil.studies.rows import Row
     from fedveil.studies.running import Ran
 
 
@@ -116,24 +117,26 @@ def say_results(results: StudyResults, console: Console) -> None:
         console.print(line, markup=False)
 
 
-def rows_table(rows: list[dict[str, Any]]) -> Table:
-    """Return rows as a table for the terminal; a column with one value in all rows becomes part of the title."""
-    same = {name: rows[0][name] for name in ("task", "attribute") if rows and len({row[name] for row in rows}) == 1}
-    title = ", ".join(f"{name}: {value}" for name, value in same.items())
+def rows_table(rows: Sequence[Row]) -> Table:
+    """Return rows as a table for the terminal; a column that says the same everywhere becomes the title."""
+    same = {name for name in ("task", "attribute") if len({getattr(row, name) for row in rows}) == 1}
+    title = ", ".join(f"{name}: {getattr(rows[0], name)}" for name in ("task", "attribute") if name in same)
     table = Table(title=Text(title) if title else None, title_justify="left")
-    names = ["method", "strength", *(name for name in ("task", "attribute") if name not in same)]
-    for name in (*names, "utility (accuracy)", "attacker", "leakage (balanced acc.)", "leakage (accuracy)", "seeds"):
+    names = [name for name in ("task", "attribute") if name not in same]
+    headings = ("utility (accuracy)", "attacker", "leakage (balanced acc.)", "leakage (accuracy)", "seeds")
+    for name in ("method", "strength", *names, *headings):
         table.add_column(name, justify="right" if name in ("strength", "seeds") else "left", no_wrap=name != "attacker")
     for row in rows:
-        weak = row["attacker"] == "cotrained"
-        given = {**row, "strength": "" if row["strength"] is None else f"{row['strength']:g}"}
+        weak = row.attacker == "cotrained"
         table.add_row(
-            *(Text(str(given[name])) for name in names),
-            shown(row["utility"]["accuracy"]),
-            Text("co-trained (weak)" if weak else row["attacker_name"]),
-            shown(row["leakage"]["balanced_accuracy"]),
-            shown(row["leakage"]["accuracy"]),
-            str(len(row["seeds"])),
+            Text(row.method),
+            "" if row.strength is None else f"{row.strength:g}",
+            *(Text(getattr(row, name)) for name in names),
+            str(row.utility.accuracy),
+            Text("co-trained (weak)" if weak else row.attacker_name),
+            str(row.leakage.balanced_accuracy),
+            str(row.leakage.accuracy),
+            str(len(row.seeds)),
             style="dim" if weak else "",
         )
     return table

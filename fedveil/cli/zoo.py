@@ -59,7 +59,7 @@ def build(
             depth=depth,
             shadows=shadows,
             seed=seed,
-            tell=tell,
+            report=tell,
         )
     if bits != 32:
         zoo = zoo.quantised(bits)

@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING
 from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
+    from fedveil.flower.capture import capture as capture
+    from fedveil.flower.captured import Captured as Captured
     from fedveil.flower.ledger import Ledger as Ledger
+    from fedveil.flower.loopback import Loopback as Loopback
     from fedveil.flower.mod import shield_mod as shield_mod
+    from fedveil.flower.node import client_app as client_app
     from fedveil.flower.policy_file import SitePolicy as SitePolicy
+    from fedveil.flower.server import server_app as server_app
+    from fedveil.flower.shadows import shadow_updates as shadow_updates
+    from fedveil.flower.spending import Cost as Cost
+    from fedveil.flower.spending import epsilon_of as epsilon_of
 
-__getattr__, __dir__, __all__ = lazy(__name__, needs={"flwr": "fedveil[flower]"})
+__all__ = lazy(__name__, needs={"flwr": "fedveil[flower]"})

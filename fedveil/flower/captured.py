@@ -27,7 +27,7 @@ from fedveil.core.errors import InputError
 from fedveil.core.files import write_atomically
 from fedveil.data.attribute import Attribute
 from fedveil.data.tables import column, read_table
-from fedveil.federation.update_features import by_sender, centred_by_round
+from fedveil.federation.recording import by_sender, centred_by_round
 from fedveil.updates.features import features
 from fedveil.updates.segments import Segment
 from fedveil.view import EVERY_OBSERVER, Capability, View

@@ -13,8 +13,9 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.clientapp import ClientApp
 
 from fedveil.core.errors import InputError
+from fedveil.federation.exchange import segments_of
 from fedveil.federation.fleet import Answers, HomeFleet
-from fedveil.federation.layout import segments_of
+from fedveil.federation.rounds import seat_locally
 from fedveil.flower import protocol
 from fedveil.flower.secret_noise import keep_updates_secret
 from fedveil.flower.spending import members
@@ -108,7 +109,7 @@ def _trained(run: Run, device: int, message: RecordDict, context: Context) -> Re
 
 def _load_shared(run: Run, stage: Stage, received: torch.Tensor, fixed: ArrayRecord) -> None:
     """Set all players to the weights that the server sent."""
-    start, where = 0, run.federation.place
+    start, where = 0, run.federation.torch_device
     for name, state in protocol.flat_states(fixed).items():
         if name not in run.shared or state.shape != run.shared[name].shape:
             raise InputError(f"the server sends weights of {name!r}, which do not fit this game's networks")
@@ -124,7 +125,7 @@ def _seat(run: Run, device: int, restarts: dict[str, int], context: Context) -> 
     kept = protocol.flat_states(context.state.array_records.get(_LOCAL, ArrayRecord()))
     restarted = context.state.metric_records.get(_RESTARTED, MetricRecord())
     for name, times in restarts.items():
-        run.seat_locally(name)
+        seat_locally(run, name)
         if name in kept and restarted.get(name) == times:
             run.local[name].put(np.array([device]), kept[name][None])
 

@@ -24,8 +24,8 @@ from fedveil.config.cells import load_data, make_federation, make_game
 from fedveil.config.study import Method, Study, read_study
 from fedveil.core.errors import InputError, nearest
 from fedveil.data.partition import OneHolder
-from fedveil.federation.layout import segments_of
-from fedveil.federation.run import Run
+from fedveil.federation.exchange import segments_of
+from fedveil.federation.run import Run, begin
 
 if TYPE_CHECKING:
     from flwr.app.typing import ConfigRecordValues
@@ -91,7 +91,7 @@ class Setup:
         records = load_data(self.study, self.seed) if data is None else data
         partition = None if holder is None else OneHolder(self.study.federation.devices, holder)
         federation = make_federation(self.study, self.method, self.strength, self.seed, records, partition)
-        return Run(federation, make_game(self.method, self.strength), fleet)
+        return begin(federation, make_game(self.method, self.strength), fleet)
 
 
 def moved(run: Run, stage: Stage) -> list[str]:

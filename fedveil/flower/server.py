@@ -25,7 +25,7 @@ from fedveil.studies.training import play
 
 if TYPE_CHECKING:
     from fedveil.data import AttributeData
-    from fedveil.federation.progress import RoundRecord
+    from fedveil.federation.rounds import RoundRecord
     from fedveil.federation.run import Run
     from fedveil.games.game import Stage
 
@@ -216,7 +216,7 @@ class FlowerFleet(Fleet):
             figures.append(device_figures)
         damages = [row.damage for row in figures if row.damage]
         mean = {key: float(np.mean([damage[key] for damage in damages])) for key in damages[0]} if damages else {}
-        rows = torch.stack(updates).to(run.federation.place) if updates else torch.zeros(0, len(sent))
+        rows = torch.stack(updates).to(run.federation.torch_device) if updates else torch.zeros(0, len(sent))
         total = int(sum(damage.get("bytes", 0) for damage in damages)) or rows.numel() * rows.element_size()
         return Answers(
             np.array(devices, dtype=np.int64),

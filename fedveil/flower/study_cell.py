@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedveil.config.study import Method, PartSettings, Study
-from fedveil.federation.run import Run
+from fedveil.federation.run import Run, data_shape
 from fedveil.flower import protocol
 from fedveil.flower.loopback import Loopback
 from fedveil.flower.new_app import write_app
@@ -33,7 +33,7 @@ def play_cell(
     write_app(folder / "app", single_cell(study, method, strength, federation.seed, count))
     nodes = [{protocol.PARTITION: device, protocol.PARTITIONS: count, protocol.REVEAL: True} for device in range(count)]
     default = method.rounds or study.federation.rounds
-    rounds = sum(stage.rounds or default for stage in Run(federation, game).stages)
+    rounds = sum(stage.rounds or default for stage in game.stages(data_shape(federation)))
     out = folder / "out"
     with Loopback(folder / "processes", nodes) as loopback:
         timeout = _SECONDS_PER_ANSWER * (rounds + 2) * count

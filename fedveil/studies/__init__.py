@@ -8,15 +8,17 @@ the papers' tables.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from fedveil.studies.results import StudyResults, open_study
+from fedveil.core.lazy import lazy
 
-__all__ = ["StudyResults", "open_study", "run"]
+if TYPE_CHECKING:
+    from fedveil.studies.frontier import Frontier as Frontier
+    from fedveil.studies.results import StudyResults as StudyResults
+    from fedveil.studies.results import open_study as open_study
+    from fedveil.studies.tidy import tidy as tidy
 
 
 def run(
@@ -48,8 +50,4 @@ def run(
     return ran.results
 
 
-def __getattr__(name: str) -> Any:
-    # Looked up when first used: whoever only reads a YAML need not wait for the engines to load.
-    if name in ("StudyResults", "open_study"):
-        return getattr(importlib.import_module("fedveil.studies.results"), name)
-    raise AttributeError(f"module 'fedveil.studies' has no attribute {name!r}")
+__all__ = lazy(__name__)

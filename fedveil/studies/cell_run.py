@@ -17,15 +17,15 @@ from fedveil.config.cells import Cell, determines, load_data, make_federation, m
 from fedveil.config.study import Method, Study
 from fedveil.core import plugins
 from fedveil.core.errors import InputError
-from fedveil.core.files import write_atomically
-from fedveil.core.plain import plain
+from fedveil.core.files import plain, write_atomically
 from fedveil.federation.federation import ENGINES
-from fedveil.federation.progress import RoundRecord
-from fedveil.federation.run import Run
+from fedveil.federation.rounds import RoundRecord
+from fedveil.federation.run import Run, begin
 from fedveil.studies.judging import judge_run
+from fedveil.studies.model import FORMAT
 from fedveil.studies.provenance import revision, versions
+from fedveil.studies.reading import sound_result
 from fedveil.studies.sampling import sampled_inputs
-from fedveil.studies.store import FORMAT, read_json, sound_result
 from fedveil.studies.training import play
 from fedveil.studies.units import Report
 
@@ -38,8 +38,7 @@ def compute_cell(payload: Mapping[str, Any], report: Report) -> None:
     cell, folder = Cell(**payload["cell"]), Path(payload["folder"])
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock", timeout=60):  # a killed run's worker may take a moment to notice
-        finished = read_json(folder / "result.json")
-        if sound_result(finished, cell.id) is not None:
+        if sound_result(folder, cell.id) is not None:
             return
         if (folder / "result.json").exists():
             report.warning(f"{cell.id}: its result is damaged; the cell is computed again")
@@ -59,7 +58,7 @@ def _compute(study: Study, method: Method, cell: Cell, folder: Path, report: Rep
         "threads": study.threads,
     }
     write_json(folder / "config.json", config)
-    run = _continued(federation, game, folder, cell, report) or Run(federation, game)
+    run = _continued(federation, game, folder, cell, report) or begin(federation, game)
     if federation.engine not in ENGINES and run.stages:
         play_cell = plugins.load("fedveil.engines", federation.engine)
         report.progress(0.0, f"training on {federation.engine}")
@@ -80,7 +79,7 @@ def _compute(study: Study, method: Method, cell: Cell, folder: Path, report: Rep
     if not inputs.exists():
         write_tensors(inputs, sampled_inputs(study, run))
     write_json(folder / "timing.json", {"seconds": time.perf_counter() - started, "training": trained - started})
-    write_json(folder / "result.json", {"format": FORMAT, "cell": cell.as_dict(), **result})
+    write_json(folder / "result.json", {"format": FORMAT, "cell": cell.as_dict(), **result.as_dict()})
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from fedveil.config.cells import Cell
 from fedveil.config.study import Method, Study
 from fedveil.core.errors import InputError
-from fedveil.core.files import write_atomically
-from fedveil.core.plain import plain
+from fedveil.core.files import plain, write_atomically
 from fedveil.studies.check import Plan
 from fedveil.studies.results import StudyResults, open_study
 from fedveil.studies.runner import Listener, run_units

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from fedveil.core.errors import InputError
-from fedveil.core.plain import plain
+from fedveil.core.files import plain
 
 NO_ROOM = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG)
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

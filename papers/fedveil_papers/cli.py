@@ -21,8 +21,7 @@ from fedveil.cli.run import (
     say_results,
 )
 from fedveil.core.errors import InputError, InterruptedWork
-from fedveil.core.files import write_atomically
-from fedveil.core.plain import plain
+from fedveil.core.files import plain, write_atomically
 
 if TYPE_CHECKING:
     from fedveil_papers.experiment import Measured
@@ -161,6 +160,8 @@ def _measured(preset: Preset, folder: Path, console: Console, workers: int | Non
     parts = preset.experiment.parts()
     total = len({part.key for part in parts})
     lacking = len(missing(parts, folder, fresh=fresh))
+    if lacking:
+        preset.experiment.locate_data()
     kept = f", {total - lacking} measured already" if lacking < total else ""
     console.print(f"{preset.name}: {total} parts{kept}, results in {folder}", markup=False)
     try:

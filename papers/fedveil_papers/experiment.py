@@ -17,8 +17,7 @@ from typing import Any
 
 import fedveil
 from fedveil.core.errors import InputError
-from fedveil.core.files import write_atomically
-from fedveil.core.plain import plain
+from fedveil.core.files import plain, write_atomically
 from fedveil.studies.runner import Listener, run_units
 from fedveil.studies.units import Unit
 from fedveil_papers.rows import PaperFigures
@@ -39,7 +38,7 @@ class Part:
         name: what people read while it is measured.
         payload: what the function gets; default: the settings.
         shares: parts with the same value share a set-up that the task's module caches (`functools.lru_cache`).
-        reused: whether figures of an earlier run are read; times are not, for they belong to the run that took them.
+        reused: whether figures are kept and read again; times are not, for they belong to the run that took them.
     """
 
     settings: Mapping[str, Any]
@@ -128,12 +127,17 @@ def measure(
         raise InputError(f"{folder}: is a file; name a directory with --out")
     lacking = {part.key: part for part in missing(parts, folder, fresh=fresh)}
     figures = {part.key: kept for part in parts if part.key not in lacking and (kept := part.read(folder)) is not None}
+
+    def keep(unit: Unit, result: dict[str, Any]) -> None:
+        if lacking[unit.key].reused:
+            lacking[unit.key].keep(folder, result)
+
     outcome = run_units(
         [part.unit for part in lacking.values()],
         folder,
         workers=workers,
         listener=listener,
-        keep=lambda unit, result: lacking[unit.key].keep(folder, result),
+        keep=keep,
     )
     failed = {lacking[key].name: why for key, why in outcome.failed.items()}
     return Measured({**figures, **outcome.results}, failed)
@@ -145,6 +149,9 @@ class Experiment(Display[Results]):
     @abstractmethod
     def check(self) -> None:
         """Refuse settings that cannot be run, before anything is."""
+
+    def locate_data(self) -> None:
+        """Find the data that parts read, or download it, before several processes need it; default: none is needed."""
 
     @abstractmethod
     def parts(self) -> list[Part]:

@@ -16,14 +16,14 @@ from fedveil_papers.shown import Shown
 
 EXPERIMENTS = {
     # Attri-Fed
-    "attri-fed": "attri_fed:AttriFedStudy",
-    "attri-fed-accounting": "attri_fed_accounting:AttriFedAccounting",
+    "attri-fed": "attri_fed.study:AttriFedStudy",
+    "attri-fed-accounting": "attri_fed.accounting_study:AttriFedAccounting",
     # Honest-but-curious classifiers, and audits of them
-    "audit-verdicts": "audit_verdicts:AuditVerdicts",
-    "curious-distillation": "curious_distillation:CuriousDistillation",
-    "curious-pruning": "curious_pruning:CuriousPruning",
-    "curious-synthetic": "curious_synthetic:CuriousSynthetic",
-    "curious-tables": "curious_tables:CuriousTables",
+    "audit-verdicts": "audit_verdicts.experiment:AuditVerdicts",
+    "curious-distillation": "curious.experiments.distillation:CuriousDistillation",
+    "curious-pruning": "curious.experiments.pruning:CuriousPruning",
+    "curious-synthetic": "curious.experiments.synthetic:CuriousSynthetic",
+    "curious-tables": "curious.experiments.tables:CuriousTables",
     # RecUP-FL
     "convergence": "recup.convergence:Convergence",
     "reconstruction": "recup.reconstruction:Reconstructions",
@@ -35,10 +35,10 @@ EXPERIMENTS = {
 
 SHOWN = {
     # TAPPFL
-    "method-matrix": "method_matrix:MethodMatrix",
-    "losses-by-strength": "losses_by_strength:LossesByStrength",
-    "maps": "maps:Maps",
-    "matched-leakage": "matched_leakage:MatchedLeakage",
+    "method-matrix": "tappfl.method_matrix:MethodMatrix",
+    "losses-by-strength": "tappfl.losses_by_strength:LossesByStrength",
+    "maps": "tappfl.maps:Maps",
+    "matched-leakage": "tappfl.matched_leakage:MatchedLeakage",
 }
 """What a preset may show of its studies beyond their rows."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from fedveil.core.errors import InputError, nearest
 from fedveil.core.figures import Estimate
-from fedveil.core.plain import plain
+from fedveil.core.files import plain
 from fedveil_papers.rows import Figure, PaperFigures, Row
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from fedveil_papers import preset as presets
+from published_data import published as published
 from tiny_preset import TAPPFL
 from tiny_study import TINY, fedveil_here, last_json
 

@@ -196,7 +196,7 @@ def test_bad_options_get_one_clear_line(run, folder, options, says):
 
 def test_duplicate_column_names_and_files_that_are_not_there(run, folder):
     (folder / "twice.csv").write_text("p0,p1,y,s,s\n" + "0.5,0.5,0,a,b\n" * 300)
-    assert "'s' stands there 2 times" in run("audit", "twice.csv", "--scores", "p0,p1", *ASK).refused()
+    assert "has 2 columns named 's'" in run("audit", "twice.csv", "--scores", "p0,p1", *ASK).refused()
     assert "did you mean 'outputs.csv'" in run("audit", "output.csv", "--scores", "p0,p1", *ASK).refused()
     assert "--scores" in run("audit", "outputs.csv", *ASK).refused()
 

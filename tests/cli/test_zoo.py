@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 
 from fedveil.config.cells import load_data, make_federation, make_game
 from fedveil.config.study import read_study
-from fedveil.federation.layout import segments_of
-from fedveil.federation.run import Run
+from fedveil.federation.exchange import segments_of
+from fedveil.federation.run import begin
 from fedveil.shields.recup import Fitting, Zoo, fit_zoo
 from fedveil.updates import Segment
 
@@ -78,7 +78,8 @@ def test_the_zoo_fits_the_study_s_own_run_and_knows_where_its_updates_started(ru
     assert build(run, study, *SMALL).code == 0
     zoo = Zoo.load(study.with_name("u.safetensors"))
     read = read_study(study)
-    played = Run(make_federation(read, read.methods[0], 50.0, 0, load_data(read, 0)), make_game(read.methods[0], 50.0))
+    federation = make_federation(read, read.methods[0], 50.0, 0, load_data(read, 0))
+    played = begin(federation, make_game(read.methods[0], 50.0))
     segments = segments_of(played)
     zoo.check(segments, "u")
     start = torch.cat([played.shared[player] for player in dict.fromkeys(segment.player for segment in segments)])
@@ -105,7 +106,7 @@ def test_one_record_per_shadow(run, study):
 @pytest.mark.parametrize(
     ("message", "given"),
     [
-        ("no attribute 'v' in the study's data.sensitive; there are: u", {"attribute": "v"}),
+        ("no attribute 'v' in the study's data.sensitive; choose one of: u", {"attribute": "v"}),
         ("round 4 is never played; the study has rounds 1 to 3", {"rounds": "1,4"}),
         ("round 0 is never played", {"rounds": "0"}),
         ("each once", {"rounds": "1,1"}),

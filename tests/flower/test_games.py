@@ -16,7 +16,7 @@ from flwr.supercore.constant import SUPERLINK_DEFAULT_CLIENT_ADDRESS
 from fedveil.config.cells import load_data
 from fedveil.core.errors import InputError
 from fedveil.data.attribute_data import Split
-from fedveil.federation.layout import segments_of
+from fedveil.federation.exchange import segments_of
 from fedveil.flower import protocol
 from fedveil.flower.mod import shield_mod
 from fedveil.flower.new_app import METRICS, write_app

@@ -45,7 +45,7 @@ def test_a_study_on_flower_has_the_local_engines_results(tmp_path: Path) -> None
         path = written(tmp_path, federation={**STUDY["federation"], "engine": engine})
         results = studies.run(path, tmp_path / engine)
         (cell,) = [cell for cell in results.cells if cell.method == "tappfl"]
-        results[engine] = cell.result
+        results[engine] = cell.result.as_dict()
         assert not (cell.folder / "flower").exists()
     assert _numbers(results["flower"]) == pytest.approx(_numbers(results["stacked"]), abs=1e-4, nan_ok=True)
     assert len(_numbers(results["flower"])) > 50

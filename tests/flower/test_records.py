@@ -10,7 +10,7 @@ from flwr.app import RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedveil.federation.layout import Layout
+from fedveil.federation.weights import Layout
 from fedveil.flower.records import (
     FlatLayout,
     RecordsError,
