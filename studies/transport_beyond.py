@@ -18,11 +18,11 @@ import numpy as np
 from scipy.optimize import linprog
 
 from fedveil.attacks import panel
-from fedveil.attacks.counts import attack_devices, attack_target
+from fedveil.attacks.polls import attack_devices, attack_target
 from fedveil.core.randomness import numpy_generator, torch_generator
 from fedveil.core.standardise import Standardiser
 from fedveil.data import AttributeData, Split, intersect, load
-from fedveil.federation.head_kinds import Lesson, fit_kind
+from fedveil.federation.heads import Lesson, fit_kind
 from fedveil.shields.drop_columns import table_columns
 from fedveil.shields.transport import Transport
 from fedveil.shields.transport.columns import learn_columns

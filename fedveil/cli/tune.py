@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -11,8 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fedveil.cli.output import JsonOption, console_for, print_json
-from fedveil.cli.run import OutOption, SetOption, WorkersOption, repeat_command
+from fedveil.cli.output import JsonOption, OutOption, SetOption, WorkersOption, console_for, print_json
+from fedveil.cli.run import repeat_command
 from fedveil.core.errors import InputError
 
 
@@ -34,9 +33,10 @@ def tune(
     json: JsonOption = False,
 ) -> None:
     """Find the strength that reaches a target leakage by bisection on validation people, or say that none does."""
-    from fedveil.cli.progress import study_progress
+    from fedveil.cli.progress import shown_progress
     from fedveil.config.study import read_study
     from fedveil.studies.check import checked
+    from fedveil.studies.runner import keep_workers
     from fedveil.studies.tune import tune as search
 
     if not 0 < leakage <= 1:
@@ -44,11 +44,11 @@ def tune(
     console = console_for(json)
     plan = checked(read_study(study, changes or []))
     folder = out or Path("runs") / plan.study.name
-    with ExitStack() as shows:
+    with keep_workers(), ExitStack() as shows:
 
         def listener(total: int):  # type: ignore[no-untyped-def]
             shows.close()
-            return shows.enter_context(study_progress(console, total))
+            return shows.enter_context(shown_progress(console, total))
 
         searches = search(
             plan,
@@ -59,7 +59,7 @@ def tune(
             task=task,
             tolerance=tolerance,
             steps=steps,
-            workers=workers or os.cpu_count() or 1,
+            workers=workers,
             command=repeat_command("run", [str(study)], changes, out),
             listener=listener,
         )

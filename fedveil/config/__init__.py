@@ -11,4 +11,4 @@ if TYPE_CHECKING:
     from fedveil.config.study import make_study as make_study
     from fedveil.config.study import read_study as read_study
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

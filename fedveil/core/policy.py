@@ -27,7 +27,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fedveil.core.errors import InputError, nearest
-from fedveil.core.hand_written import read_hand_written
+from fedveil.core.files import read_hand_written
 
 MOST_BYTES = 100_000
 """Far more than any person writes by hand."""

@@ -31,7 +31,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fedveil.core.errors import InputError, nearest
-from fedveil.core.hand_written import read_hand_written
+from fedveil.core.files import read_hand_written
 from fedveil.core.policy import MOST_BYTES, Policy
 from fedveil.flower.spending import Budget, members
 from fedveil.shields.shield import Shield

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from fedveil.core.arrays import IntArray
+from fedveil.core.entropy import plug_in_entropy
 from fedveil.core.errors import InputError
 from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData, Split
@@ -106,7 +107,8 @@ def information_bits(features: npt.NDArray[np.floating], secret: Attribute) -> f
         binned = _binned(feature)
         x = np.unique(x * (int(binned.max(initial=0)) + 1) + binned, return_inverse=True)[1]
     joint = x * len(secret.values) + u
-    return float((_entropy(x) + _entropy(u) - _entropy(joint)) / np.log(2))
+    of_x, of_u, of_both = (plug_in_entropy(codes, miller_madow=True) for codes in (x, u, joint))
+    return of_x + of_u - of_both
 
 
 def _binned(feature: npt.NDArray[np.floating]) -> IntArray:
@@ -116,10 +118,3 @@ def _binned(feature: npt.NDArray[np.floating]) -> IntArray:
         return np.asarray(places, dtype=np.int64)
     edges = np.unique(np.quantile(feature, np.linspace(0, 1, _BINS + 1)[1:-1]))
     return np.asarray(np.searchsorted(edges, feature), dtype=np.int64)
-
-
-def _entropy(codes: IntArray) -> float:
-    """Return the entropy in nats, corrected after Miller and Madow."""
-    counts = np.unique(codes, return_counts=True)[1]
-    shares = counts / max(len(codes), 1)
-    return float(-(shares * np.log(shares)).sum() + (len(counts) - 1) / (2 * max(len(codes), 1)))

@@ -12,11 +12,12 @@ import numpy as np
 from fedveil.config.cells import load_data, make_federation, make_game
 from fedveil.config.study import Method
 from fedveil.core.errors import InputError
-from fedveil.studies.check import UPDATE_VIEWS, Plan
+from fedveil.studies.check import Plan
 from fedveil.studies.judging import releases
 from fedveil.studies.reading import read_seconds
 from fedveil.studies.sampling import SAMPLED_PEOPLE
 from fedveil.studies.store import Store
+from fedveil.view import UPDATE_VIEWS
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run
@@ -53,13 +54,13 @@ def _finished(plan: Plan, store: Store, method: Method) -> Cost | None:
 
 def _probed(plan: Plan, method: Method) -> Cost:
     from fedveil.attacks.panel import panel
-    from fedveil.federation.run import Run
+    from fedveil.federation.run import begin
     from fedveil.view import Pool, View
 
     study = plan.study
     strength = method.points[0]
     data = load_data(study, study.seeds[0])
-    run = Run(make_federation(study, method, strength, study.seeds[0], data), make_game(method, strength))
+    run = begin(make_federation(study, method, strength, study.seeds[0], data), make_game(method, strength))
     planned = method.rounds or study.federation.rounds
     rounds = sum(stage.rounds or planned for stage in run.stages)
     training = _first_round(run) * rounds if rounds else 0.0

@@ -26,7 +26,7 @@ def certificates_of(
 
     What the shield's noise proves is about representations. What it proves by the test people, on whom it was not
     prepared, is about everything that is computed from what it shows of a person, outputs included. The same holds for
-    what the length of a code proves. `releases` are the run's, where they are computed already.
+    what the game proves about its releases. `releases` are the run's, if they are computed already.
     """
     stated = {}
     data, view = run.federation.data, study.attacks.view
@@ -37,19 +37,22 @@ def certificates_of(
         if view in ("representations", "outputs"):
             seed = child_seed(run.federation.seed, "certificates", name)
             certificates += run.shield.certificates_on(data, data.rows(Split.TEST), name, seed)
-            certificates += _by_rate(run, name, seed, releases)
+            certificates += game_certificates(run, name, seed, releases)
         stated[name] = tuple(StatedCertificate.of(certificate) for certificate in certificates)
     return stated
 
 
-def _by_rate(run: Run, attribute: str, seed: int, releases: Releases | None) -> tuple[Certificate, ...]:
-    from fedveil.games.attri_fed import AttriFed
+def game_certificates(
+    run: Run, attribute: str, seed: int = 0, releases: Releases | None = None
+) -> tuple[Certificate, ...]:
+    """Return what a run's game proves about its releases; nothing where a shield changes representations."""
+    from fedveil.federation.release import released_records
+    from fedveil.shields.message import Kind
+    from fedveil.shields.shield import Identity
 
-    if not isinstance(run.game, AttriFed):
+    if not isinstance(run.shield, Identity) and Kind.REPRESENTATION in run.shield.acts_on:
         return ()
-    from fedveil.rate.certifying import rate_certificates
-
-    return rate_certificates(run, attribute, seed, releases)
+    return run.game.certificates_on(run.federation.data, lambda: released_records(run, releases), attribute, seed)
 
 
 def spent_on_updates(run: Run) -> tuple[SpentOnUpdates, ...]:

@@ -136,7 +136,7 @@ def tune(
     task: str | None = None,
     tolerance: float = 0.005,
     steps: int = 8,
-    workers: int = 1,
+    workers: int | None = 1,
     command: str = "",
     listener: Callable[[int], Listener] | None = None,
 ) -> list[Search]:

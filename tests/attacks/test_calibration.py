@@ -2,7 +2,7 @@ import numpy as np
 from scipy.special import log_softmax
 from sklearn.metrics import balanced_accuracy_score
 
-from fedveil.attacks.calibration import calibrate
+from fedveil.attacks.trial import calibrate
 
 
 def sample(n, prior, rng, separation=2.0):

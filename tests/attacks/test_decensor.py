@@ -83,10 +83,10 @@ def test_it_is_refused_where_the_observer_has_no_inputs():
     with pytest.raises(InputError, match="needs the auxiliary people's own inputs, which this view does not grant"):
         judge_decensoring(view, "u")
     bare = replace(view, grants=view.grants | {Capability.INPUTS})
-    with pytest.raises(InputError, match="come without inputs"):
+    with pytest.raises(InputError, match="have no inputs"):
         judge_decensoring(bare, "u")
     pool = Labelled(view.auxiliary.vectors, view.auxiliary.attributes["u"].codes)
-    with pytest.raises(InputError, match="come without inputs"):
+    with pytest.raises(InputError, match="have no inputs"):
         Decensor().fit(pool, pool, 2)
 
 

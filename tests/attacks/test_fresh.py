@@ -88,7 +88,7 @@ class Rote(Attack):
 
 def test_nobody_is_scored_by_an_attacker_who_learned_from_the_same_person(monkeypatch):
     monkeypatch.setattr(plugins, "load", lambda *_: Rote)
-    monkeypatch.setattr(plugins, "found", lambda _: {"rote": None})
+    monkeypatch.setattr(plugins, "registered", lambda _: {"rote": None})
     found = judge(view((0.0, 0.0), n=600), attackers=("rote",))
     assert {one.name for one in found.attackers} == {"rote", "rote" + FRESH}
     assert all(0.4 < one.balanced_accuracy.estimate < 0.6 for one in found.attackers)

@@ -221,14 +221,14 @@ def test_a_third_party_s_attack_joins_by_entry_point(third_party, shifted):
         "    def fit(self, auxiliary, validation, classes): pass\n"
         "    def scores(self, vectors): return np.stack([-vectors[:, 0], vectors[:, 0]], 1)\n",
     )
-    assert "theirs" in plugins.found("fedveil.attacks")
+    assert "theirs" in plugins.registered("fedveil.attacks")
     judgement = panel(["theirs"], draws=100).judge(view_of(*shifted))
     assert judgement.worst.balanced_accuracy.estimate > 0.72
 
 
 def test_a_third_party_s_attack_of_another_kind_is_refused(third_party, shifted):
     third_party("fedveil.attacks", "class Theirs:\n    pass\n")
-    with pytest.raises(InputError, match="is no fedveil"):
+    with pytest.raises(InputError, match="is not a fedveil"):
         panel(["theirs"], draws=100).judge(view_of(*shifted))
 
 

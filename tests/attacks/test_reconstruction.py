@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from fedveil_papers.exposure.networks import network
+from fedveil_papers.recup.laboratory.networks import network
 from torch import Tensor, nn
 
 from fedveil.attacks.reconstruction import (

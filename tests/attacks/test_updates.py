@@ -9,7 +9,7 @@ from fedveil.core import plugins
 from fedveil.core.errors import InputError
 from fedveil.data import IID, Attribute, Dirichlet, load
 from fedveil.federation import Federation
-from fedveil.federation.update_features import feature_view
+from fedveil.federation.recording import feature_view
 from fedveil.games import FedAvg
 from fedveil.shields.dp.gaussian import DPGaussian
 from fedveil.view import View
@@ -67,10 +67,10 @@ def adult(published):
     return load("adult", target="income", sensitive="sex")
 
 
-def judged(data, partition, seed, asked="majority", how="direction", **options):
+def judged(data, partition, seed, question="majority", how="direction", **options):
     federation = Federation(data, devices=partition, fraction=0.5, seed=seed, **options)
     run = federation.play(FedAvg(), rounds=4, record=[1, 2, 3, 4])
-    view = feature_view(run, how, asked=asked, by_device=True)
+    view = feature_view(run, how, question=question, by_device=True)
     return panel(["updates"], draws=200).judge(view, "sex"), run
 
 

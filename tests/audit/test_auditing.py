@@ -10,12 +10,11 @@ import pytest
 from audited_outputs import coded, trained
 
 from fedveil.audit import LIMITS, Limits, Outputs, audit, audit_all
-from fedveil.audit.blending import blended
-from fedveil.audit.excess import excess
+from fedveil.audit.excess import blended, excess
 from fedveil.audit.explained import Explained, counted_information, explained
 from fedveil.audit.graded import weight
-from fedveil.audit.seen import seen
-from fedveil.audit.spread import spread
+from fedveil.audit.output_entropy import output_entropy
+from fedveil.audit.outputs import visible_columns
 from fedveil.audit.verdict import decide
 from fedveil.core.entropy import binary_entropy, mutual_information
 from fedveil.core.errors import InputError
@@ -141,9 +140,9 @@ def test_whole_groups_are_drawn_where_there_are_groups():
     )
     assert explained(whole, s).by_both.estimate == pytest.approx(explained(alone, s).by_both.estimate, abs=0.02)
     # One value per group: thirty pieces of evidence, not six hundred.
-    shape = spread(by_group, by_group.secrets["s"]).difference
+    difference = output_entropy(by_group, by_group.secrets["s"]).difference
     assert audit(apart, panel="logistic").judgement.groups <= 30
-    assert shape.low <= shape.estimate <= shape.high
+    assert difference.low <= difference.estimate <= difference.high
 
 
 def test_attackers_see_what_rounding_would_hide():
@@ -168,8 +167,8 @@ def test_raw_scores_are_seen_as_they_are():
     raw = Outputs(z, True, *labels)
     assert audit(raw, panel="logistic").verdict == "curious"
     assert audit(Outputs(raw.soft, False, *labels), panel="logistic").verdict == "standard"
-    assert seen(raw).shape == (1000, 5)
-    assert seen(Outputs(raw.soft, False, *labels)).shape == (1000, 3)
+    assert visible_columns(raw).shape == (1000, 5)
+    assert visible_columns(Outputs(raw.soft, False, *labels)).shape == (1000, 3)
 
 
 def test_few_rows_give_an_estimate_and_no_verdict():
@@ -252,7 +251,7 @@ def test_words_do_not_say_explained_of_what_is_only_forgiven(verdicts):
     assert "explain it" in found.meaning
     much = replace(found.beyond, unexplained=Estimate(0.3, 0.28, 0.32))
     several = replace(found.explained, target_values=10)
-    assert "explain a part of it only" in replace(found, verdict="undecided", beyond=much, explained=several).meaning
+    assert "explain only a part of it" in replace(found, verdict="undecided", beyond=much, explained=several).meaning
 
 
 def test_outputs_refuse_what_does_not_fit():

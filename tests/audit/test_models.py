@@ -77,7 +77,7 @@ def test_pictures_with_two_outputs(kind: str, tmp_path: Path) -> None:
     extra = {"outputs": 2} if kind == "onnx" else {}
     path = SAVE[kind](network, tmp_path / f"model.{kind}", torch.zeros(2, 3, 8, 8), **extra)
     x = np.random.default_rng(1).normal(size=(9, 3, 8, 8)).astype(np.float32)
-    with pytest.raises(InputError, match=r"several outputs .*; choose one by --output"):
+    with pytest.raises(InputError, match=r"several outputs .*; choose one with --output"):
         read_model(path)
     with pytest.raises(InputError, match=r"no output 'zzz': there are: "):
         read_model(path, "zzz")
@@ -142,7 +142,7 @@ def test_a_model_of_whole_numbers_takes_no_others(kind: str, tmp_path: Path) -> 
     path = SAVE[kind](network, tmp_path / f"model.{kind}", torch.zeros(2, 3, dtype=torch.int64))
     whole = np.arange(12).reshape(4, 3) % 5
     np.testing.assert_allclose(read_model(path).scores(whole.astype(np.float32)), of(network, whole), atol=1e-5)
-    with pytest.raises(InputError, match="takes int64 numbers, row 2 of the data holds others"):
+    with pytest.raises(InputError, match="takes int64 numbers, and row 2 of the data holds others"):
         read_model(path).scores(np.array([[0, 1, 2], [0, 1.5, 2]]))
     with pytest.raises(InputError, match=r"model.*(fails on the data|cannot score the data)"):
         read_model(path).scores(np.array([[0, 1, 7]]))
@@ -151,8 +151,8 @@ def test_a_model_of_whole_numbers_takes_no_others(kind: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("model.onnx", b"hello, this is no model", "not an ONNX file, or not a whole one"),
-        ("model.onnx", b"", "not an ONNX file, or not a whole one"),
+        ("model.onnx", b"hello, this is no model", "not an ONNX file, or incomplete"),
+        ("model.onnx", b"", "not an ONNX file, or incomplete"),
         ("model.pt2", b"hello, this is no model", "not a file of torch.export.save"),
         ("model.pt2", b"", "not a file of torch.export.save"),
         ("model.pt", b"", "not a model file by its name"),
@@ -171,7 +171,7 @@ def test_what_is_no_model(name: str, content: bytes | None, message: str, tmp_pa
 def test_half_a_file_is_none(kind: str, tmp_path: Path) -> None:
     path = SAVE[kind](small(), tmp_path / f"model.{kind}", torch.zeros(2, 3))
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(InputError, match="not a whole one"):
+    with pytest.raises(InputError, match="incomplete"):
         read_model(path)
 
 
@@ -305,7 +305,7 @@ def test_damaged_archives_score_or_are_refused(member: str, tmp_path: Path) -> N
 
 def test_training_mode_is_told(tmp_path: Path) -> None:
     network = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2)).train()
-    with pytest.raises(InputError, match=r"exported in training mode \(dropout is at work\): call .eval\(\) first"):
+    with pytest.raises(InputError, match=r"exported in training mode \(dropout is active\): call .eval\(\) first"):
         saved("pt2", tmp_path, network)
 
 

@@ -137,7 +137,7 @@ def _in_words(table):
 
 BAD = {
     "no probabilities": (_set(6, "p0", -1.5), {}, "row 7 holds -1.5, which is no probability"),
-    "raw scores": (_put("p0", lambda t: 4 * t["p0"]), {}, "say --raw if the scores are raw (logits)"),
+    "raw scores": (_put("p0", lambda t: 4 * t["p0"]), {}, "add --raw if the scores are raw (logits)"),
     "sums": (_set(4, "p0", 0.5), {}, "the probabilities in row 5 sum to"),
     "one class of s": (_put("s", lambda _: "f"), {}, "one value ('f')"),
     "missing target": (_put("y", lambda t: t["y"].where(t.index % 100 != 3)), {}, "4 missing values (rows 4, 104, 204"),
@@ -153,7 +153,7 @@ BAD = {
     "column twice": (None, {"scores": "p0,p0"}, "'p0' is named twice as a score"),
     "two roles": (None, {"sensitive": "y"}, "both as the target and as a sensitive attribute"),
     "class without a score": (_set(8, "y", 2), {}, "value '2' of 'y' has no score column"),
-    "single score, three classes": (_set(8, "y", 2), {"scores": "p1"}, "tells two apart"),
+    "single score, three classes": (_set(8, "y", 2), {"scores": "p1"}, "distinguishes two"),
     "words without a name": (_put("y", _in_words), {}, "--classes no,yes"),
     "a word without a name": (_put("y", _in_words), {"scores": "p1"}, "which value of 'y' column 'p1' is about"),
 }
@@ -182,7 +182,7 @@ def test_bad_input_gets_one_clear_line(run, folder, case):
         (["--group", "persn"], "did you mean 'person'"),
         (["--out", "."], "is a directory"),
         (["--out", "nowhere/page.html"], "no directory"),
-        (["--out", "outputs.csv"], "is the file that is audited"),
+        (["--out", "outputs.csv"], "is the file to be audited"),
         (["--sensitive", "s"], "twice"),
         (["--bins", "1", "--sensitive", "p"], "bins"),
     ],
@@ -196,7 +196,7 @@ def test_bad_options_get_one_clear_line(run, folder, options, says):
 
 def test_duplicate_column_names_and_files_that_are_not_there(run, folder):
     (folder / "twice.csv").write_text("p0,p1,y,s,s\n" + "0.5,0.5,0,a,b\n" * 300)
-    assert "'s' stands there 2 times" in run("audit", "twice.csv", "--scores", "p0,p1", *ASK).refused()
+    assert "has 2 columns named 's'" in run("audit", "twice.csv", "--scores", "p0,p1", *ASK).refused()
     assert "did you mean 'outputs.csv'" in run("audit", "output.csv", "--scores", "p0,p1", *ASK).refused()
     assert "--scores" in run("audit", "outputs.csv", *ASK).refused()
 

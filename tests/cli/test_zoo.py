@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 
 from fedveil.config.cells import load_data, make_federation, make_game
 from fedveil.config.study import read_study
-from fedveil.federation.layout import segments_of
-from fedveil.federation.run import Run
+from fedveil.federation.exchange import segments_of
+from fedveil.federation.run import begin
 from fedveil.shields.recup import Fitting, Zoo, fit_zoo
 from fedveil.updates import Segment
 
@@ -78,7 +78,9 @@ def test_the_zoo_fits_the_study_s_own_run_and_knows_where_its_updates_started(ru
     assert build(run, study, *SMALL).code == 0
     zoo = Zoo.load(study.with_name("u.safetensors"))
     asked = read_study(study)
-    own = Run(make_federation(asked, asked.methods[0], 50.0, 0, load_data(asked, 0)), make_game(asked.methods[0], 50.0))
+    own = begin(
+        make_federation(asked, asked.methods[0], 50.0, 0, load_data(asked, 0)), make_game(asked.methods[0], 50.0)
+    )
     segments = segments_of(own)
     zoo.check(segments, "u")
     start = torch.cat([own.shared[player] for player in dict.fromkeys(segment.player for segment in segments)])
@@ -105,11 +107,11 @@ def test_one_record_per_shadow(run, study):
 @pytest.mark.parametrize(
     ("said", "given"),
     [
-        ("no attribute 'v' in the study's data.sensitive; there are: u", {"attribute": "v"}),
+        ("no attribute 'v' in the study's data.sensitive; choose one of: u", {"attribute": "v"}),
         ("round 4 is never played; the study has rounds 1 to 3", {"rounds": "1,4"}),
         ("round 0 is never played", {"rounds": "0"}),
         ("each once", {"rounds": "1,1"}),
-        ("'one' is no whole number", {"rounds": "one"}),
+        ("'one' is not a whole number", {"rounds": "one"}),
         ("fewer than 2 hold", {"more": ["--shadows", "2"]}),
         ("90000 shadow devices for 1200 validation records", {"more": ["--shadows", "90000"]}),
         ("nothing to tell", {"more": ["--set", "federation.devices=1", "--shadows", "20"]}),
@@ -133,7 +135,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_run(run, study, tm
     folder = tmp_path / "folder.safetensors"
     folder.mkdir()
     for place, said in (
-        (tmp_path / "nowhere" / "u.safetensors", "no directory that can be written to"),
+        (tmp_path / "nowhere" / "u.safetensors", "not a directory that can be written to"),
         (folder, "is a directory"),
         (study, "does not end in .safetensors"),
     ):

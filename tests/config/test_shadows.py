@@ -15,7 +15,7 @@ from fedveil.core.errors import InputError
 from fedveil.data import ByGroup, Dirichlet, OneEach, Shards, Split, load
 from fedveil.federation import Federation
 from fedveil.federation.recording import shadow_rows
-from fedveil.federation.run import Run
+from fedveil.federation.run import Run, begin
 from fedveil.games import FedAvg
 from fedveil.studies.check import checked
 from fedveil.studies.results import open_study
@@ -49,7 +49,7 @@ def test_a_server_reads_a_device_s_majority_from_its_update(write_study: Callabl
 
 def run_of(dealer: Any, **options: Any) -> Run:
     data = load("synthetic", target="y", sensitive=["u"], n=1500, validation=0.4, test=0.1, **options)
-    return Run(Federation(data, dealer), FedAvg(hidden=(4,)))
+    return begin(Federation(data, dealer), FedAvg(hidden=(4,)))
 
 
 @pytest.mark.parametrize("dealer", [Dirichlet(20, 0.05, "u"), Shards(20, 1, "u")])

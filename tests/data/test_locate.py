@@ -119,7 +119,7 @@ def test_the_users_folder_comes_first(nowhere, tmp_path, monkeypatch):
     found = locate(source)
     assert (found.where, found.folder) == ("folder", mine / "some")
     monkeypatch.setenv("FEDVEIL_DATA", str(tmp_path / "absent"))
-    with pytest.raises(InputError, match=r"FEDVEIL_DATA names .*absent, which is no folder"):
+    with pytest.raises(InputError, match=r"FEDVEIL_DATA names .*absent, which is not a folder"):
         find(source)
 
 

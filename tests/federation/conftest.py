@@ -7,7 +7,7 @@ import torch
 
 from fedveil.data import Attribute, AttributeData
 from fedveil.data.partition import Partition, Partitioner
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, Run, begin
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def _make_data(n: int = 40, features: tuple[int, ...] = (4,), seed: int = 0, hel
 def _play_both(data: AttributeData, game: object, rounds: int = 5, **options: object) -> tuple[Run, Run]:
     """Return the plain and the stacked run of the same federation, in float64."""
     plain, stacked = (
-        Run(Federation(data, engine=engine, dtype="float64", device="cpu", **options), game).play(rounds)
+        begin(Federation(data, engine=engine, dtype="float64", device="cpu", **options), game).play(rounds)
         for engine in ("plain", "stacked")
     )
     return plain, stacked

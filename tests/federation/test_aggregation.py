@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedveil.core.errors import InputError
-from fedveil.federation import Federation, Krum, MaskedMean, Mean, Median, Run, TrimmedMean, WeightedMean
+from fedveil.federation import Federation, Krum, MaskedMean, Mean, Median, TrimmedMean, WeightedMean, begin
 from fedveil.games import SGD, FedAvg
 
 
@@ -85,7 +85,7 @@ def test_too_few_devices_are_refused_and_the_state_is_kept(make_data, aggregator
     assert aggregator.needs == needs
     with pytest.raises(InputError, match=f"needs at least {needs} devices in a round, but {needs - 1}"):
         aggregator(torch.zeros(needs - 1, 2), torch.ones(needs - 1))
-    run = Run(Federation(make_data(), 20, fraction=0.1, aggregation=aggregator), FedAvg(hidden=(3,)))
+    run = begin(Federation(make_data(), 20, fraction=0.1, aggregation=aggregator), FedAvg(hidden=(3,)))
     before = run.shared["model"].clone()
     with pytest.raises(InputError, match="2 answered") as fault:
         run.play(2, record=[1])

@@ -11,10 +11,11 @@ from scipy import stats
 
 from fedveil.core.errors import InputError
 from fedveil.core.models import mlp
-from fedveil.federation import Federation, Run
-from fedveil.federation.dice import Dice
+from fedveil.federation import Federation, Run, begin
+from fedveil.federation.counted_random import Dice
+from fedveil.federation.work import work_of
 from fedveil.games import SGD, Game, Move, Player, Stage, squared_error
-from fedveil.games.pairing import partners, permutation, pick
+from fedveil.games.play import partners, permutation, pick
 
 
 @dataclass(frozen=True)
@@ -82,14 +83,14 @@ def test_both_engines_draw_the_same(make_data, play_both, gap, sizes, lengths, b
 @pytest.mark.parametrize("engine", ["plain", "stacked"])
 def test_a_resumed_run_draws_what_the_whole_run_draws(make_data, tmp_path, gap, engine):
     federation = Federation(make_data(), 4, engine=engine, fraction=0.5)
-    whole = Run(federation, Noisy(validates=True)).play(4)
-    Run(federation, Noisy(validates=True)).play(2).save(tmp_path)
+    whole = begin(federation, Noisy(validates=True)).play(4)
+    begin(federation, Noisy(validates=True)).play(2).save(tmp_path)
     assert gap(whole, Run.load(tmp_path, federation, Noisy(validates=True)).play(4)) == 0
 
 
 def test_rounds_steps_devices_and_seeds_draw_their_own(make_data):
-    run = Run(Federation(make_data(), 4), Noisy())
-    works = [run.work(run.stages[0], number, np.arange(4)) for number in (1, 2)]
+    run = begin(Federation(make_data(), 4), Noisy())
+    works = [work_of(run, run.stages[0], number, np.arange(4)) for number in (1, 2)]
     seeds = torch.cat([*(work.loss_seeds() for work in works), works[0].dropout_seeds()])
     assert len(seeds.unique()) == 12
     dice = Dice(works[0].loss_seeds)
@@ -108,14 +109,14 @@ def test_noise_is_normal_and_finite(make_data):
             seen.append(play.noise(50))
             return super()._spread(play)
 
-    Run(Federation(make_data(40), 4), Looking(10)).play(5)
+    begin(Federation(make_data(40), 4), Looking(10)).play(5)
     drawn = torch.cat([part.flatten() for part in seen[1:]]).numpy()
     assert drawn.dtype == np.float32
     assert stats.kstest(drawn, "norm").pvalue > 1e-3
 
 
 def test_a_release_cannot_draw(make_data):
-    run = Run(Federation(make_data(), 4), Leaking()).play(1)
+    run = begin(Federation(make_data(), 4), Leaking()).play(1)
     with pytest.raises(InputError, match="nothing random can be drawn here"):
         run.model().of_x(run.game.represent, run.tensors["x"], np.arange(5))
 

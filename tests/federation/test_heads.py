@@ -8,7 +8,7 @@ import pytest
 from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData, Split
 from fedveil.federation import Federation
-from fedveil.federation.head_kinds import HEADS, Lesson, fit_kind
+from fedveil.federation.heads import HEADS, Lesson, fit_kind
 from fedveil.games import Adam, Autoencoder, FedAvg, Game
 from fedveil.shields import CertifiedChannel, Kind
 

@@ -10,7 +10,7 @@ from fedveil.attacks import panel
 from fedveil.attacks.cotrained import judge_cotrained
 from fedveil.core.errors import InputError
 from fedveil.data import Split
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, Run, begin
 from fedveil.games import SGD, AdversarialTraining, Autoencoder, FedAvg, Raw
 from fedveil.shields import CertifiedChannel, Chain, Kind, Message, Shield, ShieldError
 
@@ -143,8 +143,8 @@ def test_saved_runs_with_shielded_inputs_continue_and_know_their_shield(data, tm
             return message.with_values(message.values + self.size * drawn)
 
     game = FedAvg(hidden=(3,))
-    undisturbed = Run(federation(Noise(1.0)), game).play(4)
-    Run(federation(Noise(1.0)), game).play(2).save(tmp_path / "run")
+    undisturbed = begin(federation(Noise(1.0)), game).play(4)
+    begin(federation(Noise(1.0)), game).play(2).save(tmp_path / "run")
     resumed = Run.load(tmp_path / "run", federation(Noise(1.0)), game).play(4)
     assert torch.equal(undisturbed.shared["model"], resumed.shared["model"])
     with pytest.raises(InputError, match="another run: shield"):
@@ -160,11 +160,11 @@ def test_there_is_no_run_on_inputs_whose_shield_fails(data, device):
 
     where = "device 2" if device == 2 else "validation people"
     with pytest.raises(ShieldError, match=f"inputs of {where}: .*no battery") as fault:
-        Run(Federation(data, 4, shield=OnInputs(fail)), FedAvg(hidden=(3,)))
+        begin(Federation(data, 4, shield=OnInputs(fail)), FedAvg(hidden=(3,)))
     assert "\n" not in str(fault.value)
     for wrong in (lambda values, _: values * float("nan"), lambda values, _: values[:, :1]):
         with pytest.raises(ShieldError, match="unusable"):
-            Run(Federation(data, 4, shield=OnInputs(wrong)), FedAvg(hidden=(3,)))
+            begin(Federation(data, 4, shield=OnInputs(wrong)), FedAvg(hidden=(3,)))
 
 
 def test_images_keep_their_shape_on_the_way(make_data):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedveil.federation import Federation, Run
-from fedveil.federation.local_players import LocalPlayer
+from fedveil.federation import Federation, begin
+from fedveil.federation.weights import LocalPlayer
 from fedveil.games import Adam, AdversarialTraining
 
 
@@ -38,9 +38,9 @@ def test_beyond_the_limit_states_lie_in_files_that_go_with_the_player():
 
 @pytest.mark.parametrize("engine", ["plain", "stacked"])
 def test_a_run_that_spills_is_the_same_run(make_data, gap, engine):
-    game = AdversarialTraining(hidden=(3,), width=2, adversary_hidden=(3,), optimiser=Adam(0.01))
+    game = AdversarialTraining("sex", hidden=(3,), width=2, adversary_hidden=(3,), optimiser=Adam(0.01))
     runs = [
-        Run(Federation(make_data(80), 80, fraction=0.5, engine=engine, local_limit=limit), game).play(4)
+        begin(Federation(make_data(80), 80, fraction=0.5, engine=engine, local_limit=limit), game).play(4)
         for limit in (2**31, 0)
     ]
     assert runs[0].local["adversary"].spilled == 0
@@ -49,8 +49,8 @@ def test_a_run_that_spills_is_the_same_run(make_data, gap, engine):
 
 
 def test_local_players_differ_between_devices_and_persist(make_data):
-    game = AdversarialTraining(hidden=(3,), width=2, adversary_hidden=(3,))
-    run = Run(Federation(make_data(), 4), game).play(1)
+    game = AdversarialTraining("sex", hidden=(3,), width=2, adversary_hidden=(3,))
+    run = begin(Federation(make_data(), 4), game).play(1)
     first = run.local["adversary"].get(np.arange(4))
     assert len(first.unique(dim=0)) == 4
     start = run.shared["adversary"]
@@ -65,7 +65,7 @@ MILLION = """
 import resource
 import numpy as np
 from fedveil.data import Attribute, AttributeData
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, Run, begin
 from fedveil.games import FedAvg
 n = 1_000_000
 rng = np.random.default_rng(0)
@@ -77,7 +77,7 @@ from dataclasses import replace
 class Plain(FedAvg):
     def stages(self, shape):
         return tuple(replace(stage, validation=None) for stage in super().stages(shape))
-run = Run(Federation(data, n, fraction=1e-4), Plain(hidden=(64,))).play(3)
+run = begin(Federation(data, n, fraction=1e-4), Plain(hidden=(64,))).play(3)
 assert [record.devices for record in run.history] == [100] * 3
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """

@@ -8,7 +8,7 @@ from torch import nn
 from fedveil.attacks import panel
 from fedveil.core.errors import InputError
 from fedveil.data import ByGroup, load
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, Run, begin
 from fedveil.games import SGD, AdversarialTraining, FedAvg
 from fedveil.shields import Kind, Shield
 from fedveil.view import Capability
@@ -97,7 +97,7 @@ def test_parameters_and_statistics_are_what_the_device_ended_with(data):
 
 def test_shadows_survive_a_checkpoint(data, tmp_path):
     game, federation = FedAvg(hidden=(4,), batch_size=16), Federation(data, devices=6)
-    run = Run(federation, game).play(2, record=[1, 2], shadows=5, checkpoint=tmp_path / "run")
+    run = begin(federation, game).play(2, record=[1, 2], shadows=5, checkpoint=tmp_path / "run")
     again = Run.load(tmp_path / "run", federation, game)
     for one, other in zip(run.shadows, again.shadows, strict=True):
         assert torch.equal(one[2], other[2])

@@ -6,7 +6,7 @@ import pytest
 from fedveil.core.errors import InputError
 from fedveil.data import Dirichlet, Split, load
 from fedveil.federation import Federation
-from fedveil.federation.update_features import device_labels, feature_view, unusual_value
+from fedveil.federation.recording import device_labels, feature_view, unusual_value
 from fedveil.games import FedAvg
 
 
@@ -53,7 +53,7 @@ def test_the_majority_is_the_sender_s_own(run):
 def test_more_than_usual_differs_where_the_majority_does_not():
     data = load("synthetic", target="y", sensitive="u", n=3000, bits=0.5)
     run = Federation(data, devices=30).play(FedAvg(hidden=(4,)), rounds=1, record=[1])
-    view = feature_view(run, asked="more than usual")
+    view = feature_view(run, question="more than usual")
     usual = data.attribute("u").take(data.rows(Split.TRAIN)).counts
     usual = usual / usual.sum()
     codes = []
@@ -80,8 +80,8 @@ def test_shadows_and_senders_without_a_value_have_labels_of_their_own():
 
 
 def test_bad_input_is_one_line(run):
-    with pytest.raises(InputError, match="asked must be"):
-        feature_view(run, asked="minority")
+    with pytest.raises(InputError, match="question must be"):
+        feature_view(run, question="minority")
     with pytest.raises(InputError, match="no features"):
         feature_view(run, "all")
     data = load("synthetic", target="y", sensitive="u", n=300)

@@ -173,11 +173,11 @@ def test_options_for_tables_are_refused_for_a_capture(told: tuple[Path, Path], m
 
 
 def test_faults_are_told_in_one_line(told: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="but no capture"):
+    with pytest.raises(InputError, match="but not a capture"):
         Captured.load(tmp_path)
-    with pytest.raises(InputError, match="holds something already"):
+    with pytest.raises(InputError, match="is not empty"):
         capture(FedAvg(), told[0])
-    with pytest.raises(InputError, match="is no Flower strategy"):
+    with pytest.raises(InputError, match="is not a Flower strategy"):
         capture(object(), tmp_path / "new")  # type: ignore[call-overload]
     seen = Captured.load(told[0])
     with pytest.raises(InputError, match="none of its 1 nodes has sent an update"):

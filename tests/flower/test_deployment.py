@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from fedveil.core.errors import InputError
-from fedveil.flower.app_run import read_log
 from fedveil.flower.captured import Captured
 from fedveil.flower.ledger import Ledger
-from fedveil.flower.loopback import Loopback, Node
+from fedveil.flower.loopback import Loopback, Node, read_log
 
 GUARDED = Path(__file__).parent / "apps" / "guarded"
 SPARSIFY = 'shield = {kind = "sparsify", p = 0.9}'

@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedveil.core.errors import InputError
-from fedveil.flower import wire
+from fedveil.flower import protocol
 from fedveil.flower.mod import shield_mod
 from fedveil.flower.node import client_app
 
@@ -68,10 +68,12 @@ def test_answers_that_cannot_be_used_are_left_out(spoil: object, why: str, tmp_p
     class Spoiling(ClientApp):
         def __call__(self, message: Message, context: object) -> Message:
             reply = app(message, context)
-            if wire.SHARED in reply.content.array_records:
-                arrays, metrics = dict(reply.content[wire.SHARED]), dict(reply.content[wire.METRICS])
+            if protocol.SHARED in reply.content.array_records:
+                arrays, metrics = dict(reply.content[protocol.SHARED]), dict(reply.content[protocol.METRICS])
                 spoil(arrays, metrics)
-                reply.content = RecordDict({wire.SHARED: ArrayRecord(arrays), wire.METRICS: MetricRecord(metrics)})
+                reply.content = RecordDict(
+                    {protocol.SHARED: ArrayRecord(arrays), protocol.METRICS: MetricRecord(metrics)}
+                )
             return reply
 
     grid.nodes[node] = (Spoiling(), context)
@@ -89,11 +91,11 @@ def _nan(arrays: dict) -> dict:
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        ({wire.PARTITION: 7}, "device 7"),
+        ({protocol.PARTITION: 7}, "device 7"),
         ({}, "partition-id must be the device's number"),
-        ({wire.PARTITION: "0"}, "partition-id must be the device's number"),
-        ({wire.PARTITION: 0, wire.PARTITIONS: 9}, "device 0 of 9"),
-        ({wire.PARTITION: 0, wire.PARTITIONS: 2}, "another node"),
+        ({protocol.PARTITION: "0"}, "partition-id must be the device's number"),
+        ({protocol.PARTITION: 0, protocol.PARTITIONS: 9}, "device 0 of 9"),
+        ({protocol.PARTITION: 0, protocol.PARTITIONS: 2}, "another node"),
     ],
 )
 def test_nodes_that_are_no_device_take_no_part(config: dict, why: str, tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_a_machine_that_was_started_anew_takes_its_device_back(tmp_path: Path) -
     def after_round(record: object) -> None:
         if len(run.history) == 1:  # a new node with a new id, while the SuperLink still counts the dead one
             grid.mute = {dead}
-            grid.join(client_app(path), {wire.PARTITION: 0, wire.PARTITIONS: 2})
+            grid.join(client_app(path), {protocol.PARTITION: 0, protocol.PARTITIONS: 2})
         if len(run.history) == 2:
             grid.leave(dead)
 
@@ -126,7 +128,7 @@ def test_a_machine_that_was_started_anew_takes_its_device_back(tmp_path: Path) -
 def test_why_a_node_does_not_say_which_device_it_is_is_told(tmp_path: Path) -> None:
     path = study_file(tmp_path, GAMES["adversarial"])
     grid, setup, fleet, said = on_grid(path)
-    grid.join(client_app(path, mods=[shield_mod()]), {wire.PARTITION: 0, wire.PARTITIONS: 2})
+    grid.join(client_app(path, mods=[shield_mod()]), {protocol.PARTITION: 0, protocol.PARTITIONS: 2})
     setup.run(fleet=fleet).play(1)
     assert [line for line in said if "takes no part" in line and "the site's policy is missing" in line]
 

@@ -16,14 +16,14 @@ from flwr.supercore.constant import SUPERLINK_DEFAULT_CLIENT_ADDRESS
 from fedveil.config.cells import load_data
 from fedveil.core.errors import InputError
 from fedveil.data.attribute_data import Split
-from fedveil.federation.layout import segments_of
-from fedveil.flower import wire
-from fedveil.flower.fleet import FlowerFleet
+from fedveil.federation.exchange import segments_of
+from fedveil.flower import protocol
 from fedveil.flower.mod import shield_mod
 from fedveil.flower.new_app import METRICS, write_app
 from fedveil.flower.node import client_app
-from fedveil.flower.setup import Setup
-from fedveil.flower.study_cell import _alone
+from fedveil.flower.protocol import Setup
+from fedveil.flower.server import FlowerFleet
+from fedveil.flower.study_cell import single_cell
 from fedveil.shields.unread import Unread
 from fedveil.shields.unread.file import save_unreading
 
@@ -137,7 +137,7 @@ def test_files_that_a_study_names_are_found_by_nodes_elsewhere(tmp_path: Path, m
     more = {"shield": {"kind": "recup", "zoos": ["one.safetensors"]}, "strengths": [0.1, 0.2]}
     more |= {"varies": "shield.budget", "at": {0.2: {"shield.zoos": "two.safetensors"}}}
     study = Setup.read(study_file(tmp_path, GAMES["adversarial"], **more), {}).study
-    write_app(tmp_path / "app", _alone(study, study.methods[0], 0.2, 3, 2))
+    write_app(tmp_path / "app", single_cell(study, study.methods[0], 0.2, 3, 2))
     setup = Setup.read(tmp_path / "app" / "fedveil_app" / "study.yaml", {})
     assert (setup.strength, setup.seed) == (0.2, 3)
     assert setup.method.shield.settings["zoos"] == [str(tmp_path / "one.safetensors")]
@@ -153,8 +153,8 @@ def test_a_nodes_own_records(tmp_path: Path) -> None:
     grid = DirectGrid()
     for place in range(2):
         own = np.sort(np.concatenate([home.federation.partition.device(place), whole.rows(Split.VALIDATION)]))
-        grid.join(client_app(path, data=lambda context, own=own: whole.take(own)), {wire.PARTITION: place})
-    fleet = FlowerFleet(grid, least=2, seconds=0.1, say=[].append)
+        grid.join(client_app(path, data=lambda context, own=own: whole.take(own)), {protocol.PARTITION: place})
+    fleet = FlowerFleet(grid, least=2, seconds=0.1, report=[].append)
     run = setup.run(fleet=fleet).play(1)
     assert run.history[0].devices == 2
     assert any(not torch.equal(run.shared[name], home.shared[name]) for name in home.shared)
@@ -164,8 +164,8 @@ def test_a_server_that_asks_for_what_there_is_not(tmp_path: Path) -> None:
     path = study_file(tmp_path, GAMES["adversarial"])
     grid, setup, _, _ = on_grid(path)
     run = setup.run()
-    order = wire.order(run, run.stages[0], 1)
-    order.config_records[wire.ORDER]["stage"] = 9
+    order = protocol.order(run, run.stages[0], 1)
+    order.config_records[protocol.ORDER]["stage"] = 9
     node = next(iter(grid.nodes))
     (reply,) = grid.send_and_receive([Message(order, dst_node_id=node, message_type="train")])
     assert reply.has_error()

@@ -12,9 +12,9 @@ import yaml
 
 from fedveil import studies
 from fedveil.federation.run import Run
-from fedveil.flower import wire
+from fedveil.flower import protocol
 from fedveil.flower.loopback import Loopback
-from fedveil.flower.setup import Setup
+from fedveil.flower.protocol import Setup
 
 STUDY = {
     "name": "deployed",
@@ -63,7 +63,7 @@ def test_an_app_that_was_written_plays_a_method(method: str, tmp_path: Path) -> 
         check=True,
     )
     assert str(app / "pyproject.toml") in done.stdout
-    nodes = [{wire.PARTITION: place, wire.PARTITIONS: 2, wire.REVEAL: True} for place in range(2)]
+    nodes = [{protocol.PARTITION: place, protocol.PARTITIONS: 2, protocol.REVEAL: True} for place in range(2)]
     out = tmp_path / "out"
     with Loopback(tmp_path / "processes", nodes) as loopback:
         loopback.run_app(app, {"method": method, "out": str(out), "reveal": True}, timeout=400)

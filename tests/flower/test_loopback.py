@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedveil.core.errors import InputError
-from fedveil.flower.app_run import RunningApp, tail
-from fedveil.flower.loopback import Loopback
+from fedveil.flower.loopback import Loopback, RunningApp, tail
 
 TINY = Path(__file__).parent / "apps" / "tiny"
 
@@ -73,10 +72,10 @@ def test_without_flower_the_line_says_what_to_install(tmp_path: Path, monkeypatc
         Loopback(tmp_path)
 
 
-def test_an_app_that_was_not_taken_shows_the_end_of_the_log(tmp_path: Path) -> None:
+def test_an_app_that_was_not_accepted_shows_the_end_of_the_log(tmp_path: Path) -> None:
     log = tmp_path / "run.log"
     log.write_text("\x1b[91mno such SuperLink\x1b[0m\n")
     ended = subprocess.Popen(["true"])
-    with pytest.raises(InputError, match="did not take the Flower app: no such SuperLink"):
+    with pytest.raises(InputError, match="did not accept the Flower app: no such SuperLink"):
         RunningApp(ended, log, "loopback", lambda *_: "").wait(10)
     assert tail("\n".join(str(line) for line in range(20))).startswith("8 | 9")

@@ -8,10 +8,10 @@ import torch
 
 from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
+from fedveil.federation.work import work_of
 from fedveil.games import SGD, Curious, DataShape, Play
-from fedveil.games import curious_networks as networks
-from fedveil.games.entropy_threshold import best_threshold
+from fedveil.games.curious import attack_network, best_threshold, classifier_network
 
 SCORES = torch.tensor([[2.0, 0.0, -1.0], [0.0, 1.0, 0.5], [0.3, 0.2, 3.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([0, 1, 2, 1])
@@ -80,12 +80,12 @@ def test_what_selects_a_round_is_the_weighted_accuracy_of_both():
 
 
 def test_networks_have_the_papers_sizes():
-    f = networks.classifier((3, 64, 64), 3)(torch.Generator())
+    f = classifier_network((3, 64, 64), 3)(torch.Generator())
     sizes = [sum(p.numel() for p in layer.parameters()) for layer in f]
     assert [size for size in sizes if size] == [1664, 256, 65664, 256, 32832, 128, 16448, 128, 131200, 387]
-    g = networks.attack(4, 5)(torch.Generator())
+    g = attack_network(4, 5)(torch.Generator())
     assert [layer.out_features for layer in g if hasattr(layer, "out_features")] == [80, 40, 5]
-    small = networks.classifier((1, 28, 28), 10, (8, 8, 4, 4, 8))(torch.Generator())
+    small = classifier_network((1, 28, 28), 10, (8, 8, 4, 4, 8))(torch.Generator())
     assert small.eval()(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 
@@ -124,7 +124,7 @@ def test_the_best_threshold_beats_every_other_one():
 )
 def test_bad_settings_are_told_in_one_line(settings, told):
     with pytest.raises(InputError, match=told):
-        Curious(**settings)
+        Curious(**{"secrets": "sex", **settings})
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_data_that_do_not_fit_are_told_in_one_line(game, shape, told):
 )
 def test_both_engines_play_it_alike(game):
     runs = [
-        Run(Federation(data(), devices=3, engine=engine, dtype="float64", device="cpu"), game).play(3)
+        begin(Federation(data(), devices=3, engine=engine, dtype="float64", device="cpu"), game).play(3)
         for engine in ("plain", "stacked")
     ]
     for name in runs[0].shared:
@@ -164,7 +164,7 @@ def test_both_engines_agree_on_batch_norm_in_evaluation_mode():
     game = Curious("sex", batch_size=4, widths=(3, 3, 2, 2, 4), optimiser=SGD(0.05))
     small = data(22, (1, 16, 16))
     runs = [
-        Run(Federation(small, devices=2, engine=engine, dtype="float64", device="cpu"), game).play(2)
+        begin(Federation(small, devices=2, engine=engine, dtype="float64", device="cpu"), game).play(2)
         for engine in ("plain", "stacked")
     ]
     for name in runs[0].shared:
@@ -187,9 +187,9 @@ def test_devices_of_the_server_form_read_no_secret():
 
 
 def test_partial_batches_are_left_out_where_asked():
-    run = Run(Federation(data(30), devices=1, device="cpu"), Curious("sex", batch_size=8))
-    plan = run.work(run.stages[0], 1, np.array([0])).batches(0)
+    run = begin(Federation(data(30), devices=1, device="cpu"), Curious("sex", batch_size=8))
+    plan = work_of(run, run.stages[0], 1, np.array([0])).batches(0)
     assert plan.shape == (2, 8)
     assert (plan >= 0).all()
-    few = Run(Federation(data(30), devices=1, device="cpu"), Curious("sex", batch_size=100))
-    assert few.work(few.stages[0], 1, np.array([0])).batches(0).shape == (1, 22)
+    few = begin(Federation(data(30), devices=1, device="cpu"), Curious("sex", batch_size=100))
+    assert work_of(few, few.stages[0], 1, np.array([0])).batches(0).shape == (1, 22)

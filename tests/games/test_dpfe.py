@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData
 from fedveil.data.partition import Partition, Partitioner
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
 from fedveil.games import DPFE, Adam
 from fedveil.games.dpfe import kernel_bound
 from fedveil.shields import CertifiedChannel
@@ -44,7 +44,7 @@ def make_data(seed=0, n=40):
 )
 def test_both_engines_agree(attribute, batch_size, each, seed):
     runs = [
-        Run(
+        begin(
             Federation(make_data(seed), Uneven(), engine=engine, dtype="float64", seed=seed,
                        settings={"strength": [0, 1, 2, 3]} if each else {}),
             DPFE(attribute, hidden=(3,), width=3, batch_size=batch_size),
@@ -99,7 +99,7 @@ def test_strength_brings_the_classes_together_and_r_is_normalised():
     left = {}
     for strength in (0.0, 5.0):
         game = DPFE("sex", strength, hidden=(8,), width=4, optimiser=Adam(0.01), batch_size=10)
-        run = Run(Federation(told, 2, shield=CertifiedChannel(radius=1.0, sigma=0.3)), game).play(40)
+        run = begin(Federation(told, 2, shield=CertifiedChannel(radius=1.0, sigma=0.3)), game).play(40)
         r = run.model().of_x(game.represent, run.tensors["x"], np.arange(40))
         torch.testing.assert_close(r.norm(dim=1), torch.ones(40))
         left[strength] = float(kernel_bound(r, run.tensors["u:sex"][:40], 0.3).mean())
@@ -118,9 +118,9 @@ def test_strength_brings_the_classes_together_and_r_is_normalised():
 )
 def test_bad_settings_are_told(wrong, says):
     with pytest.raises(InputError, match=says):
-        Run(Federation(make_data(), 2), DPFE(**wrong))
+        begin(Federation(make_data(), 2), DPFE(**{"attribute": "sex", **wrong}))
 
 
 def test_it_needs_a_task():
     with pytest.raises(InputError, match="no target"):
-        Run(Federation(make_data().without_labels(), 2), DPFE())
+        begin(Federation(make_data().without_labels(), 2), DPFE("sex"))

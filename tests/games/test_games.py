@@ -7,7 +7,7 @@ from fedveil.core import plugins
 from fedveil.core.errors import InputError
 from fedveil.core.models import mlp
 from fedveil.data import Attribute, AttributeData
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
 from fedveil.games import (
     Adam,
     AdversarialTraining,
@@ -79,7 +79,7 @@ class Curious(Game):
 def test_what_a_stage_does_not_declare_is_withheld(data, engine, after, asks, reads, says):
     federation = Federation(data, 4, engine=engine)
     with pytest.raises(WithheldError) as fault:
-        Run(federation, Curious(asks, reads, after)).play(6)
+        begin(federation, Curious(asks, reads, after)).play(6)
     assert says in str(fault.value)
     assert "\n" not in str(fault.value)
 
@@ -96,7 +96,7 @@ def test_what_a_stage_does_not_declare_is_withheld(data, engine, after, asks, re
 )
 def test_what_a_stage_declares_it_gets(data, engine, asks, reads):
     federation = Federation(data, 4, engine=engine, own_attribute=["sex", "race"] * 2)
-    assert len(Run(federation, Curious(asks, reads)).play(1).history) == 1
+    assert len(begin(federation, Curious(asks, reads)).play(1).history) == 1
 
 
 @ENGINES
@@ -107,7 +107,7 @@ def test_nothing_undeclared_is_even_there(data, engine):
         there.append(set(play.data))
         return 0
 
-    Run(Federation(data, 4, engine=engine), Curious(look, ["x", "u:race"])).play(1)
+    begin(Federation(data, 4, engine=engine), Curious(look, ["x", "u:race"])).play(1)
     assert len(there) > 1
     assert all(names == {"x", "u:race"} for names in there)
 
@@ -125,7 +125,7 @@ def test_own_is_each_device_s_own_attribute(data):
 @pytest.mark.parametrize("what", ["represent", "outputs"])
 @pytest.mark.parametrize("asks", [lambda play: play.y, lambda play: play.u("sex")])
 def test_what_is_released_is_a_function_of_x_alone(data, engine, what, asks):
-    run = Run(Federation(data, 4, engine=engine), Curious(asks, ["x", "y", "u"])).play(1)
+    run = begin(Federation(data, 4, engine=engine), Curious(asks, ["x", "y", "u"])).play(1)
     with pytest.raises(WithheldError):
         run.model().of_x(getattr(run.game, what), run.tensors["x"], data.rows(2))
 
@@ -134,17 +134,17 @@ def test_what_games_release(data):
     x = {"rows": data.rows(2)}
     for game, represents, classifies in (
         (FedAvg(hidden=(3,)), False, True),
-        (AdversarialTraining(hidden=(3,), width=2), True, True),
+        (AdversarialTraining("sex", hidden=(3,), width=2), True, True),
         (Autoencoder(hidden=(3,), width=2), True, False),
     ):
-        run = Run(Federation(data, 4), game).play(1)
+        run = begin(Federation(data, 4), game).play(1)
         for function, can in ((game.represent, represents), (game.outputs, classifies)):
             if can:
                 assert run.model().of_x(function, run.tensors["x"], x["rows"]).shape == (10, 2)
             else:
                 with pytest.raises(InputError, match=game.name):
                     run.model().of_x(function, run.tensors["x"], x["rows"])
-    run = Run(Federation(data, 4), AdversarialTraining("race", hidden=(3,), width=2)).play(1)
+    run = begin(Federation(data, 4), AdversarialTraining("race", hidden=(3,), width=2)).play(1)
     logits = run.model(0).of_x(lambda play: run.game.adversary(play, "race"), run.tensors["x"], data.rows(2))
     assert logits.shape == (10, 2)
     with pytest.raises(InputError, match="no adversary for 'sex'"):
@@ -154,8 +154,8 @@ def test_what_games_release(data):
 def test_the_autoencoder_needs_no_labels_and_reads_none(data):
     (stage,) = Autoencoder().stages(None)
     assert stage.reads == {"x"}
-    with_labels = Run(Federation(data, 4), Autoencoder(hidden=(3,), width=2)).play(2)
-    without = Run(Federation(data.without_labels(), 4), Autoencoder(hidden=(3,), width=2)).play(2)
+    with_labels = begin(Federation(data, 4), Autoencoder(hidden=(3,), width=2)).play(2)
+    without = begin(Federation(data.without_labels(), 4), Autoencoder(hidden=(3,), width=2)).play(2)
     assert all(torch.equal(with_labels.shared[name], without.shared[name]) for name in without.shared)
 
 
@@ -169,14 +169,16 @@ def test_a_stronger_defence_leaves_the_adversary_less(data):
         game = AdversarialTraining(
             "sex", strength, hidden=(8,), width=4, adversary_hidden=(8,), optimiser=Adam(0.02), batch_size=10
         )
-        loss[strength] = Run(Federation(told, 2), game).play(120).history[-1].losses["adversary"]
+        loss[strength] = begin(Federation(told, 2), game).play(120).history[-1].losses["adversary"]
     assert loss[0.0] < 0.5
     assert loss[5.0] > 0.6  # ln 2 = .69 is a coin
 
 
 def test_strength_by_device_is_strength_by_game_when_all_are_alike(data):
     runs = [
-        Run(Federation(data, 4, settings=settings), AdversarialTraining("sex", strength, hidden=(3,), width=2)).play(2)
+        begin(Federation(data, 4, settings=settings), AdversarialTraining("sex", strength, hidden=(3,), width=2)).play(
+            2
+        )
         for settings, strength in (({}, 0.7), ({"strength": 0.7}, 0.0), ({"strength": [0.7] * 4}, 0.0))
     ]
     for other in runs[1:]:
@@ -209,7 +211,7 @@ def test_squared_error_and_one_hot():
 
 
 def test_our_games_are_found_by_name():
-    assert {"fedavg", "adversarial", "autoencoder"} <= set(plugins.found("fedveil.games"))
+    assert {"fedavg", "adversarial", "autoencoder"} <= set(plugins.registered("fedveil.games"))
     assert plugins.load("fedveil.games", "fedavg") is FedAvg
     assert plugins.load("fedveil.games", "adversarial") is AdversarialTraining
     with pytest.raises(InputError, match="did you mean 'autoencoder'"):
@@ -219,4 +221,4 @@ def test_our_games_are_found_by_name():
 def test_a_third_party_s_game_joins_by_entry_point(third_party, data):
     third_party("fedveil.games", "from fedveil.games import FedAvg\nclass Theirs(FedAvg):\n    name = 'theirs'\n")
     game = plugins.load("fedveil.games", "theirs")(hidden=(3,))
-    assert Run(Federation(data, 3), game).play(1).game.name == "theirs"
+    assert begin(Federation(data, 3), game).play(1).game.name == "theirs"

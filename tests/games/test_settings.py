@@ -8,7 +8,7 @@ import pytest
 from fedveil.core.errors import InputError
 from fedveil.core.models import mlp
 from fedveil.data import Attribute, AttributeData
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
 from fedveil.games import AdversarialTraining, FedAvg, Game, Move, Player, Raw, Stage
 
 ENGINES = pytest.mark.parametrize("engine", ["plain", "stacked"])
@@ -30,18 +30,18 @@ def data():
 @pytest.mark.parametrize("value", [1.0, [1.0] * 4])
 def test_a_misspelt_setting_is_refused_with_the_right_spelling(data, engine, value):
     with pytest.raises(InputError, match=r"'strenght' is read by no loss of adversarial.*mean 'strength'") as fault:
-        Run(Federation(data, 4, engine=engine, settings={"strenght": value}), AdversarialTraining("sex", width=2))
+        begin(Federation(data, 4, engine=engine, settings={"strenght": value}), AdversarialTraining("sex", width=2))
     assert "\n" not in str(fault.value)
     both = {"strength": value, "strenght": value}
     with pytest.raises(InputError, match="'strenght'"):
-        Run(Federation(data, 4, engine=engine, settings=both), AdversarialTraining("sex", width=2))
-    Run(Federation(data, 4, engine=engine, settings={"strength": value}), AdversarialTraining("sex", width=2)).play(1)
+        begin(Federation(data, 4, engine=engine, settings=both), AdversarialTraining("sex", width=2))
+    begin(Federation(data, 4, engine=engine, settings={"strength": value}), AdversarialTraining("sex", width=2)).play(1)
 
 
 @pytest.mark.parametrize("game", [FedAvg(hidden=(3,)), Raw()])
 def test_a_game_without_settings_takes_none(data, game):
     with pytest.raises(InputError, match=f"'strength' is read by no loss of {game.name}: there are none"):
-        Run(Federation(data, 4, settings={"strength": 1.0}), game)
+        begin(Federation(data, 4, settings={"strength": 1.0}), game)
 
 
 @dataclass(frozen=True)
@@ -83,4 +83,4 @@ def test_settings_count_as_read_wherever_and_however_they_are_read(data, engine,
 
 def test_a_setting_that_is_needed_and_missing_is_asked_for(data):
     with pytest.raises(InputError, match="no setting 'weight': did you mean 'wieght'"):
-        Run(Federation(data, 4, settings={"wieght": 1.0}), Late())
+        begin(Federation(data, 4, settings={"wieght": 1.0}), Late())

@@ -14,9 +14,9 @@ from torch.nn.functional import softplus
 from fedveil.attacks.cotrained import judge_cotrained
 from fedveil.core.errors import InputError
 from fedveil.data import AttributeData, load
-from fedveil.federation import Federation, Mean, Run
+from fedveil.federation import Federation, Mean, begin
 from fedveil.games import SGD, TAPPFL, Adam, DataShape, Play, WithheldError
-from fedveil.games.networks import tappfl_networks
+from fedveil.games.tappfl_networks import tappfl_networks
 
 
 @settings(max_examples=12)
@@ -43,7 +43,7 @@ def test_both_engines_agree(bound, negatives, attribute, batch_size, optimiser, 
 @pytest.mark.parametrize("networks", ["light", "paper"])
 def test_both_engines_agree_on_images(networks, monkeypatch):
     if networks == "paper":  # the same shape at a hundredth of the width
-        from fedveil.games import networks as module
+        from fedveil.games import tappfl_networks as module
 
         for name in ("EXTRACTOR", "ADVERSARY", "CRITIC"):
             plan = getattr(module, f"PAPER_{name}_OF_IMAGES")
@@ -58,7 +58,7 @@ def test_both_engines_agree_on_images(networks, monkeypatch):
 
 
 def _game_and_play(data, game, rows):
-    run = Run(Federation(data, 4, dtype="float64"), game)
+    run = begin(Federation(data, 4, dtype="float64"), game)
     modules = run.model().modules
     seen = {name: column[torch.from_numpy(rows)] for name, column in run.tensors.items() if name != "y"}
     uniform = torch.rand(len(rows), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -123,7 +123,7 @@ def test_who_moves_who_is_shared_and_what_is_read():
 def test_no_task_label_is_ever_read():
     data = make_data()
     with_labels, without = (
-        Run(Federation(one, 4), TAPPFL("sex", width=3, pretraining=1, local_epochs=1)).play(2)
+        begin(Federation(one, 4), TAPPFL("sex", width=3, pretraining=1, local_epochs=1)).play(2)
         for one in (data, data.without_labels())
     )
     assert all(torch.equal(with_labels.shared[name], without.shared[name]) for name in without.shared)
@@ -133,7 +133,7 @@ def test_no_task_label_is_ever_read():
             return super()._read(play) + play.y
 
     with pytest.raises(WithheldError):
-        Run(Federation(data, 4), Cheating("sex", width=3))
+        begin(Federation(data, 4), Cheating("sex", width=3))
 
 
 def test_adversaries_learn_without_moving_the_extractor():
@@ -141,7 +141,7 @@ def test_adversaries_learn_without_moving_the_extractor():
     data = make_data()
     for strength, idle in ((0.0, "privacy_steps"), (1.0, "utility_steps")):
         one, other = (
-            Run(Federation(data, 2), TAPPFL("sex", strength, width=3, local_epochs=1, **{idle: steps})).play(2)
+            begin(Federation(data, 2), TAPPFL("sex", strength, width=3, local_epochs=1, **{idle: steps})).play(2)
             for steps in (1, 3)
         )
         assert torch.equal(one.shared["extractor"], other.shared["extractor"])
@@ -153,7 +153,7 @@ def test_a_strength_outside_0_1_is_refused(strength):
         TAPPFL("sex", strength)
     if not math.isnan(strength):  # the federation itself refuses NaN
         with pytest.raises(InputError, match=r"λ must lie in \[0, 1\]"):
-            Run(Federation(make_data(), 4, settings={"strength": [0.5, 0.5, strength, 0.5]}), TAPPFL("sex"))
+            begin(Federation(make_data(), 4, settings={"strength": [0.5, 0.5, strength, 0.5]}), TAPPFL("sex"))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_strength_outside_0_1_is_refused(strength):
 )
 def test_bad_settings_are_told(wrong, says):
     with pytest.raises(InputError, match=says) as fault:
-        Run(Federation(make_data(), 4), TAPPFL(**wrong))
+        begin(Federation(make_data(), 4), TAPPFL(**{"attribute": "sex", **wrong}))
     assert "\n" not in str(fault.value)
 
 
@@ -187,12 +187,14 @@ def test_a_device_without_variety_trains_utility_only_and_is_counted(engine, cod
     data = make_data(40, sex=sex)
     rows = np.arange(40)
     bare = Federation(data, Dealt(rows[:10]), engine=engine)
-    full = Run(bare, TAPPFL("sex", 0.9, width=3, local_epochs=1, batch_size=4)).play(2)
-    none = Run(bare, TAPPFL("sex", 0.0, width=3, local_epochs=1, batch_size=4)).play(2)
+    full = begin(bare, TAPPFL("sex", 0.9, width=3, local_epochs=1, batch_size=4)).play(2)
+    none = begin(bare, TAPPFL("sex", 0.0, width=3, local_epochs=1, batch_size=4)).play(2)
     torch.testing.assert_close(full.shared["extractor"], none.shared["extractor"])
     assert torch.equal(full.local["privacy"].get(np.array([0]))[0], full.local["privacy"].start)
     assert not torch.equal(full.local["utility"].get(np.array([0]))[0], full.local["utility"].start)
-    run = Run(Federation(data, Dealt(rows[:10], rows[10:25], rows[25:]), engine=engine), TAPPFL("sex", width=3)).play(1)
+    run = begin(Federation(data, Dealt(rows[:10], rows[10:25], rows[25:]), engine=engine), TAPPFL("sex", width=3)).play(
+        1
+    )
     assert run.utility_only == {"sex": 1}
     assert run.history[0].utility_only == {"sex": 1}
     assert run.history[0].as_dict()["utility_only"] == {"sex": 1}
@@ -201,7 +203,7 @@ def test_a_device_without_variety_trains_utility_only_and_is_counted(engine, cod
 @pytest.mark.parametrize("engine", ["plain", "stacked"])
 def test_a_batch_of_one_teaches_the_critic_nothing(engine):
     data = make_data(12)
-    run = Run(Federation(data, 2, engine=engine), TAPPFL("sex", 0.5, width=3, batch_size=1)).play(1)
+    run = begin(Federation(data, 2, engine=engine), TAPPFL("sex", 0.5, width=3, batch_size=1)).play(1)
     assert run.history[0].losses["JSD"] == 0
     for device in range(2):
         assert torch.equal(run.local["utility"].get(np.array([device]))[0], run.local["utility"].start)
@@ -238,7 +240,7 @@ def test_it_hides_from_its_own_adversary_and_keeps_x():
     found = {}
     for strength in (0.0, 0.7):
         game = TAPPFL("sex", strength, width=6, optimiser=Adam(0.003), local_epochs=4, batch_size=20)
-        run = Run(Federation(told, 2, aggregation=Mean()), game).play(30)
+        run = begin(Federation(told, 2, aggregation=Mean()), game).play(30)
         own = judge_cotrained(run, "sex", draws=100).balanced_accuracy.estimate
         found[strength] = (own, run.history[-1].losses["JSD"])
     assert found[0.0][0] > 0.9
@@ -273,6 +275,6 @@ def test_it_plays_on_adult(published):
     published("adult")
     data = load("adult", target="income", sensitive=["sex", "marital-status"])
     few = data.take(np.arange(0, len(data), 40))
-    run = Run(Federation(few, 5), TAPPFL("marital-status", 0.5, local_epochs=1)).play(1)
+    run = begin(Federation(few, 5), TAPPFL("marital-status", 0.5, local_epochs=1)).play(1)
     assert run.release(2).shape[1] == 128
     assert run.paths == dict.fromkeys(("extractor", "utility", "privacy"), "hand-written")

@@ -6,7 +6,7 @@ from torch.nn.functional import pixel_shuffle
 
 from fedveil.core.models import convolutions, mlp
 from fedveil.games import DataShape
-from fedveil.games.networks import PAPER_CRITIC, joined, tappfl_networks
+from fedveil.games.tappfl_networks import PAPER_CRITIC, joined, tappfl_networks
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ from fedveil.config.reading import changed
 from fedveil.config.study import make_study
 from fedveil.core.errors import InputError
 from fedveil.core.figures import Estimate
-from fedveil.core.plain import plain
+from fedveil.core.files import plain
 from fedveil.studies.check import checked
 from fedveil.studies.notes import notes
 from fedveil.studies.reading import cell_figures

@@ -14,10 +14,10 @@ from fedveil.data import Attribute, AttributeData, Split
 from fedveil.data.partition import Shards
 from fedveil.federation import Federation
 from fedveil.games import AttriFed
-from fedveil.rate.certifying import rate_certificates
 from fedveil.rate.measuring import Released, measure
 from fedveil.report import in_words
 from fedveil.shields import CertifiedChannel
+from fedveil.studies.proving import game_certificates
 from fedveil.studies.results import open_study
 
 SMALL = {"width": 2, "reach": 1, "initial_rounds": 2, "private_rounds": 2, "federated_rounds": 1, "steps": 2}
@@ -89,12 +89,12 @@ def test_several_attributes_are_hidden_measured_and_certified_each() -> None:
         found = measure(Released.of_run(run, 1, draws=100), data, name, attackers=("logistic",), draws=100)
         assert found.stranger.attribute == name
         assert len(found.stranger.classes) == values
-        proved = {one.quantity: one.bound for one in rate_certificates(run, name)}
+        proved = {one.quantity: one.bound for one in game_certificates(run, name)}
         assert found.stranger.mutual_information_bits.low <= proved["information (bits), sender unknown"]
         assert proved["information (bits)"] <= np.log2(values)
-    assert rate_certificates(run, "c") == ()  # people without a label are no random sample
+    assert game_certificates(run, "c") == ()  # people without a label are no random sample
     shielded = Federation(data, devices=2, device="cpu", shield=CertifiedChannel(1.0)).play(rounds)
-    assert rate_certificates(shielded, "a") == ()  # what leaves are other numbers than those that were coded
+    assert game_certificates(shielded, "a") == ()  # what leaves are other numbers than those that were coded
 
 
 def test_a_study_may_hide_a_list(tmp_path: Path) -> None:

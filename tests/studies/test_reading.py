@@ -14,7 +14,7 @@ import pytest
 
 from fedveil.certificates import Certificate
 from fedveil.core.errors import InputError
-from fedveil.core.plain import plain
+from fedveil.core.files import plain
 from fedveil.studies.model import FORMAT, StatedCertificate
 from fedveil.studies.reading import Damaged, cell_figures, read_facts
 from fedveil.studies.results import StudyResults, open_study

@@ -17,7 +17,7 @@ import pytest
 from fedveil.attacks.judgement import AttackerFigures, Judgement
 from fedveil.core.errors import InputError
 from fedveil.core.figures import Estimate
-from fedveil.core.plain import plain
+from fedveil.core.files import plain
 from fedveil.federation.utility import Utility
 from fedveil.studies.model import CellFigures
 from fedveil.studies.results import StudyResults, open_study

@@ -8,10 +8,10 @@ import yaml
 from direct_grid import DirectGrid
 
 from fedveil.federation.run import Run
-from fedveil.flower import wire
-from fedveil.flower.fleet import FlowerFleet
+from fedveil.flower import protocol
 from fedveil.flower.node import client_app
-from fedveil.flower.setup import Setup
+from fedveil.flower.protocol import Setup
+from fedveil.flower.server import FlowerFleet
 
 GAMES = {
     "tappfl": {"kind": "tappfl", "attribute": "u", "strength": 0.5},
@@ -42,9 +42,9 @@ def on_grid(path: Path, *, reveal: bool = True, **named: object) -> tuple[Direct
     setup = Setup.read(path, {})
     count = setup.study.federation.devices
     for place in range(count):
-        config = {wire.PARTITION: place, wire.PARTITIONS: count, **({wire.REVEAL: True} if reveal else {})}
+        config = {protocol.PARTITION: place, protocol.PARTITIONS: count, **({protocol.REVEAL: True} if reveal else {})}
         grid.join(client_app(path), config)
-    fleet = FlowerFleet(grid, least=count, seconds=0.1, say=said.append, **named)
+    fleet = FlowerFleet(grid, least=count, seconds=0.1, report=said.append, **named)
     return grid, setup, fleet, said
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedveil.data import Attribute, AttributeData
 from fedveil.data.partition import Partition, Partitioner
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
 
 
 class Dealt(Partitioner):
@@ -32,7 +32,7 @@ def make_data(n=40, held_out=12, features=(4,), seed=0, **codes):
 
 def play_both(data, game, rounds=2, **options):
     runs = [
-        Run(Federation(data, engine=engine, dtype="float64", device="cpu", **options), game).play(rounds)
+        begin(Federation(data, engine=engine, dtype="float64", device="cpu", **options), game).play(rounds)
         for engine in ("plain", "stacked")
     ]
     gaps = [float((runs[0].shared[name] - runs[1].shared[name]).abs().max()) for name in runs[0].shared]

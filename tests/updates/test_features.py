@@ -6,8 +6,8 @@ from torch import nn
 
 from fedveil.core.errors import InputError
 from fedveil.data import load
-from fedveil.federation import Federation, Run
-from fedveil.federation.layout import segments_of
+from fedveil.federation import Federation, begin
+from fedveil.federation.exchange import segments_of
 from fedveil.games import AdversarialTraining, FedAvg, Raw
 from fedveil.updates import FEATURES, features
 from fedveil.updates.features import DIRECTIONS, max_pooled
@@ -54,11 +54,11 @@ def test_segments_are_the_tensors_in_the_order_of_sending(run):
 
 
 def test_only_players_that_are_shared_lie_in_an_update(data):
-    shared = Run(Federation(data, devices=4), AdversarialTraining(attribute="u", width=3))
+    shared = begin(Federation(data, devices=4), AdversarialTraining(attribute="u", width=3))
     assert {segment.player for segment in segments_of(shared)} == {"encoder", "head"}
     both = shared.play(1, record=[1])
     assert segments_of(both)[-1].stop == both.recorded[0][2].shape[1]
-    assert segments_of(Run(Federation(data, devices=4), Raw())) == ()
+    assert segments_of(begin(Federation(data, devices=4), Raw())) == ()
 
 
 def test_each_feature_is_what_a_naive_reader_computes(run):
@@ -113,7 +113,7 @@ def test_bad_input_is_one_line(run):
     segments = segments_of(run)
     with pytest.raises(InputError, match="no features 'maximum'"):
         features(torch.zeros(1, segments[-1].stop), segments, "maximum")
-    with pytest.raises(InputError, match="where the segments describe rows of"):
+    with pytest.raises(InputError, match="but the segments describe rows of"):
         features(torch.zeros(1, 5), segments)
     with pytest.raises(InputError, match="no tensors that 'biases' reads"):
         features(torch.zeros(1, 6), (Segment("m", "weight", (2, 3), 0),), "biases")

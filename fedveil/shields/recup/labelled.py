@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
-from fedveil.data.attribute_data import Split, random_split
+from fedveil.data.attribute_data import Split
+from fedveil.data.splits import random_split
 from fedveil.updates.features import features
 from fedveil.updates.segments import Segment
 

@@ -9,4 +9,4 @@ from fedveil.core.lazy import lazy
 if TYPE_CHECKING:
     from fedveil.shields.soteria.shield import Soteria as Soteria
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

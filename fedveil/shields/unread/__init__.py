@@ -21,4 +21,4 @@ if TYPE_CHECKING:
     from fedveil.shields.unread.unreading import Unreading as Unreading
     from fedveil.shields.unread.unreading import fit_unreading as fit_unreading
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -13,8 +13,7 @@ import pytest
 import fedveil.data
 from fedveil.core.errors import InputError
 from fedveil.data import Split
-from fedveil.data.pickled_arrays import read_pickled_arrays
-from fedveil.data.sources.cifar10 import CLASSES
+from fedveil.data.sources.cifar10 import CLASSES, read_pickled_arrays
 
 
 def batch(n: int, seed: int) -> dict[str, object]:
@@ -102,7 +101,7 @@ def test_the_archive_serves_as_well(folder):
         file.unlink()
     assert len(fedveil.data.load("cifar10", target="class", sensitive="animal")) == 120
     (folder / "cifar-10-python.tar.gz").write_bytes(b"no archive")
-    with pytest.raises(InputError, match="not the whole CIFAR-10 archive"):
+    with pytest.raises(InputError, match="is not a whole archive"):
         fedveil.data.load("cifar10", target="class", sensitive="animal")
 
 
@@ -121,7 +120,7 @@ def test_a_malicious_pickle_is_refused_and_runs_nothing(folder, tmp_path, protoc
     trace = tmp_path / "trace"
     (folder / "test_batch").write_bytes(pickle.dumps({"labels": Malicious(trace), "data": 1}, protocol=protocol))
     with pytest.raises(
-        InputError, match=r"test_batch: not a pickle of plain arrays \(it asks for \w+\.system"
+        InputError, match=r"test_batch: not a pickle of plain arrays \(it refers to \w+\.system"
     ) as fault:
         fedveil.data.load("cifar10", target="class", sensitive="animal")
     assert "\n" not in str(fault.value)
@@ -139,8 +138,8 @@ def test_a_malicious_pickle_is_refused_and_runs_nothing(folder, tmp_path, protoc
         (b"", "EOF|Ran out|input"),
         (b"\x80\x04}", "input|EOF|truncated|stack"),
         (b"not a pickle", "pickle"),
-        (pickle.dumps(np.zeros(3)), "something else than bytes"),
-        (pickle.dumps(np.array([{}], dtype=object), protocol=4), "something else than bytes"),
+        (pickle.dumps(np.zeros(3)), "something other than bytes"),
+        (pickle.dumps(np.array([{}], dtype=object), protocol=4), "something other than bytes"),
         (pickle.dumps({1, 2}, protocol=4), "holds a set"),
         (b"cnumpy\ndtype\n(S'u1'\ntR.", "holds a Dtype"),
         (b"cnumpy\nndarray\n(tR.", "unpack"),
@@ -170,7 +169,7 @@ def test_arrays_in_columns_keep_their_values():
 )
 def test_a_batch_of_another_shape_is_refused(folder, wrong):
     (folder / "test_batch").write_bytes(pickle.dumps(batch(20, 9) | wrong, protocol=4))
-    with pytest.raises(InputError, match="is no batch of CIFAR-10"):
+    with pytest.raises(InputError, match="is not a batch of CIFAR-10"):
         fedveil.data.load("cifar10", target="class", sensitive="animal")
 
 

@@ -11,8 +11,7 @@ from fedveil.core.entropy import mutual_information, plug_in_mutual_information
 from fedveil.core.errors import InputError
 from fedveil.data import Split
 from fedveil.data.locate import find
-from fedveil.data.sources.coloured_digits import COLOURS, FIXED_PALETTE, ColouredDigits
-from fedveil.data.sources.mnist_files import read_digits, read_idx
+from fedveil.data.sources.coloured_digits import COLOURS, FIXED_PALETTE, ColouredDigits, read_digits, read_idx
 
 
 def digits(**options):

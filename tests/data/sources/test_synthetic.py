@@ -12,7 +12,7 @@ from scipy.stats import norm
 import fedveil.data
 from fedveil.core.entropy import entropy, plug_in_mutual_information
 from fedveil.core.errors import InputError
-from fedveil.data.sources.synthetic_channels import (
+from fedveil.data.sources.synthetic import (
     confusion_bits,
     confusion_for_bits,
     gaussian_bayes_accuracy,

@@ -88,7 +88,7 @@ def test_a_split_column_must_not_cut_a_group(tmp_path):
     data = load(saved(tmp_path, frame), split="part", group="firm")
     assert data.groups is not None
     frame.loc[7, "part"] = "test"
-    with pytest.raises(InputError, match=r"group 'f1' of 'firm' stands in both train and test \(record 8\)"):
+    with pytest.raises(InputError, match=r"group 'f1' of 'firm' is in both train and test \(record 8\)"):
         load(saved(tmp_path, frame), split="part", group="firm")
     assert load(saved(tmp_path, frame), split="part").groups is None
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from fedveil_papers.exposure import network, network_segments, per_sample_gradients
+from fedveil_papers.recup.laboratory import network
 from torch import nn
 
 from fedveil.core.errors import InputError
@@ -14,6 +14,7 @@ from fedveil.shields import Chain, Context, DPGaussian, Kind, Message, Samples, 
 from fedveil.shields.soteria.jacobian_norms import estimated_norms, exact_norms, signs
 from fedveil.shields.soteria.shield import Defended
 from fedveil.updates import Segment
+from fedveil.updates.gradients import network_segments, per_sample_gradients
 
 SHAPES = {"adult": (9,), "lfw": (1, 24, 24), "audiomnist": (1, 96, 96), "celeba": (3, 16, 16), "lenet": (1, 8, 8)}
 
