@@ -35,7 +35,8 @@ from rich.table import Table
 from torch import nn
 from torch.nn import functional
 
-from fedveil.flower import shield_mod, site_shield
+from fedveil.config import policy as policies
+from fedveil.flower import shield_mod
 from fedveil.shields.recup import fit_zoo, spread_widths
 from fedveil.updates.gradients import network_segments
 
@@ -126,7 +127,7 @@ def measure(name: str, folder: Path, records: int, turns: int, load: bool) -> tu
     whole: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
     for turn in range(turns + 1):
         if load:
-            site_shield._loaded.cache_clear()
+            policies._loaded.cache_clear()
         for place in range(2):
             whole[place].append(seconds(apps[place], contexts[place], arrays, turn))
     # The first turn also imports, and is left out.

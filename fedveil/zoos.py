@@ -104,7 +104,7 @@ def _undefended(study: Study) -> Run:
     method = study.methods[0]
     check_varies(method)
     strength = method.points[0] if method.varied[0] == "game" else None
-    without_shield = method.model_copy(update={"shield": None})
+    without_shield = method.model_copy(update={"shield": None, "policy": None})
     seed = study.seeds[0]
     federation = make_federation(study, without_shield, strength, seed, load_data(study, seed))
     return begin(federation, make_game(without_shield, strength))

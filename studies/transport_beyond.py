@@ -26,10 +26,9 @@ from fedveil.federation.heads import Lesson, fit_kind
 from fedveil.shields.drop_columns import table_columns
 from fedveil.shields.transport import Transport
 from fedveil.shields.transport.columns import learn_columns
-from fedveil.shields.transport.federated import Plan
-from fedveil.shields.transport.federated_table import People, learn_table
+from fedveil.shields.transport.federated import People, Plan, learn_table
 from fedveil.shields.transport.poll import Poll, budget
-from fedveil.shields.transport.recipe import Recipe
+from fedveil.shields.transport.settings import MapSettings
 from fedveil.view import View
 
 WEIGHTS = {
@@ -153,7 +152,7 @@ def attributes() -> Iterator[str]:
         yield (
             f"{' × '.join(hidden)} hidden, {'education, gain, loss kept' if keep else 'nothing kept'}: "
             f"income {head(vectors, data, 'boosting', 0):.4f}; {judged(vectors, data, 0)}; codes certified ≤ "
-            f"{bound:.3f} for {shield.joint_.count} values"
+            f"{bound:.3f} for {shield.hidden_.count} values"
         )
 
 
@@ -189,7 +188,7 @@ def attacks() -> Iterator[str]:
     train = data.rows(Split.TRAIN)
     x, u = data.x[train], data.attribute("sex").codes[train]
     columns = learn_columns(x, table_columns(data), numpy_generator(0, "columns"))
-    recipe = Recipe(codes=10, temperature=0.2, weights=WEIGHTS)
+    recipe = MapSettings(codes=10, temperature=0.2, weights=WEIGHTS)
     few = numpy_generator(0, "few").choice(len(u), 300, replace=False)
     others = People(x[few[1:]], u[few[1:]])
     worlds = People(x[few[:1]], np.array([0])), People(x[few[:1]], np.array([1]))
@@ -209,7 +208,7 @@ def attacks() -> Iterator[str]:
     order = np.argsort(u + numpy_generator(0, "devices").normal(0, 1, len(u)))  # devices differ in their share of men
     parts = np.array_split(order, 100)
     devices = [People(x[rows], u[rows]) for rows in parts]
-    recipe = Recipe(codes=40, temperature=0.2, weights=WEIGHTS)
+    recipe = MapSettings(codes=40, temperature=0.2, weights=WEIGHTS)
     for epsilon, local in ((math.inf, False), (8.0, False), (2.0, False), (8.0, True), (2.0, True)):
         poll = Poll(devices, budget(epsilon), numpy_generator(0, "noise"), local=local, listen=True)
         learn_table(poll, columns, 2, recipe, Plan(questions=30), numpy_generator(0, "start"))

@@ -22,7 +22,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from fedveil.data import Split, load
 from fedveil.shields.drop_columns import table_columns
-from fedveil.shields.transport import Recipe, fit_chart
+from fedveil.shields.transport import MapSettings, fit_chart
 
 TASKS = ("long-hours", "professional", "education-10")
 THREE = {"education": 1.0, "capital-loss": 1.0, "capital-gain": 1.0}
@@ -99,7 +99,7 @@ def main() -> None:
     score(x, "all columns, raw")
     score(np.where(np.isin(names, [*THREE, "education-num"]), x, 0.0), "education, gain, loss alone, raw")
     for title, settings in SETTINGS.items():
-        chart = fit_chart(x[fit], names, u[fit], 2, Recipe(**{"strength": 0.97, "codes": 400, **settings}), 0)
+        chart = fit_chart(x[fit], names, u[fit], 2, MapSettings(**{"strength": 0.97, "codes": 400, **settings}), 0)
         shown = np.zeros_like(x)
         for part in (fit, held):
             shown[part] = chart.move(x[part], u[part], torch.Generator().manual_seed(0)).x

@@ -62,7 +62,7 @@ def read_view(
         if name in by_name:
             raise InputError(f"{name!r} is the attribute itself: it cannot also be given, nor be the group")
     table = tables[labels_file]
-    known = pd.DataFrame({name: _frequent_values(column(table, name, labels_file)) for name in given})
+    given_table = pd.DataFrame({name: _frequent_values(column(table, name, labels_file)) for name in given})
     groups = _group_numbers(column(table, beside[-1], labels_file)) if group else None
 
     # Labels that stand beside the vectors in one file are not part of the vectors.
@@ -82,7 +82,7 @@ def read_view(
         matrix,
         by_name,
         groups=groups,
-        given=encode_columns(known)[0] if given else None,
+        given=encode_columns(given_table)[0] if given else None,
         given_names=tuple(given),
         seed=seed,
     )

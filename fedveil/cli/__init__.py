@@ -14,4 +14,4 @@ if TYPE_CHECKING:
     from fedveil.cli.commands import app as app
     from fedveil.cli.commands import main as main
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -1,10 +1,11 @@
-"""Cells: one method at one strength with one seed; what determines each, and what it is made of."""
+"""Cells: one method at one strength with one seed; what determines its results, and how its parts are built."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -39,23 +40,27 @@ class Cell:
 
 
 def cell_of(study: Study, method: Method, strength: float | None, seed: int) -> Cell:
-    """Name a cell: readable, and ending in a digest of all that determines its results."""
-    told = json.dumps(determines(study, method, strength, seed), sort_keys=True)
-    digest = hashlib.sha256(told.encode()).hexdigest()[:10]
+    """Name a cell: readable, and ending in a digest of everything that determines its results."""
+    text = json.dumps(determines(study, method, strength, seed), sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
     words = [method.name, *([] if strength is None else [f"{strength:g}"]), f"seed{seed}", digest]
     return Cell(re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(words)), method.name, strength, seed)
 
 
 def determines(study: Study, method: Method, strength: float | None, seed: int) -> dict[str, Any]:
-    """Return all that a cell's results depend on, as plain values."""
+    """Return everything that a cell's results depend on, as plain values."""
     plain = method.model_dump(mode="json", exclude={"strengths", "at"})
     if strength in method.at:
         plain["at"] = method.at[strength]
+    if method.policy is not None:
+        from fedveil.config.policy import read_policy  # torch
+
+        plain["policy"] = read_policy(method.policy).digest
     return {"shared": shared_parts(study), "method": plain, "strength": strength, "seed": seed}
 
 
 def shared_parts(study: Study) -> dict[str, Any]:
-    """Return what all cells of a study share: two studies that differ in it cannot live in one directory."""
+    """Return what all cells of a study share: two studies that differ in it cannot share one directory."""
     names = {"data", "federation", "tasks", "heads", "attacks", "threads"}
     return study.model_dump(mode="json", include=names)
 
@@ -85,7 +90,7 @@ def all_methods(study: Study, data: AttributeData) -> list[Method]:
     count = len(set(table_columns(data)))
     chosen = study.drop_columns
     numbers = sorted({round(count * share) for share in (0, 0.25, 0.5, 0.75)}) if chosen == "auto" else chosen
-    # Raw inputs have neither outputs nor updates: those of plain training on the columns that are left are judged then.
+    # Raw inputs have neither outputs nor updates; plain training on the remaining columns has.
     game = "raw" if study.attacks.view == "representations" else "undefended"
     named = {method.name for method in study.methods}
     return [
@@ -110,10 +115,10 @@ def baseline_name(study: Study, attribute: str) -> str:
 
 
 def make_game(method: Method, strength: float | None) -> Game:
-    """Make a method's game at a strength."""
+    """Build a method's game at a strength."""
     where = f"methods.{method.name}.game"
-    made: Game = parts.make(parts.game_class(method.game.kind), _with_strength(method, "game", strength), where)
-    return made
+    game: Game = parts.make(parts.game_class(method.game.kind), _with_strength(method, "game", strength), where)
+    return game
 
 
 def make_federation(
@@ -124,56 +129,66 @@ def make_federation(
     data: AttributeData,
     holders: Partitioner | None = None,
 ) -> Federation:
-    """Make the federation that plays a cell's game; `holders` says who holds what in the study's place."""
+    """Build the federation that plays a cell's game; `holders`, if given, replaces the study's partition."""
     from fedveil.federation.federation import Federation
-    from fedveil.shields.shield import Identity
 
-    asked = study.federation
-    shield, aggregation = Identity(), None
-    devices: int | Partitioner = asked.devices
+    section = study.federation
+    devices: int | Partitioner = section.devices
+    further: dict[str, Any] = {}
+    if method.policy is not None:
+        from fedveil.config.policy import read_policy, shield_for
+
+        try:
+            policy = read_policy(method.policy, tuple(data.attributes))
+            further |= {"shield": shield_for(policy), "policies": policy}
+        except InputError as fault:
+            raise InputError(f"methods.{method.name}.policy: {fault}") from None
     if method.shield is not None:
         where = f"methods.{method.name}.shield"
-        shield = parts.make(parts.shield_class(method.shield.kind), _with_strength(method, "shield", strength), where)
+        settings = _with_strength(method, "shield", strength)
+        further["shield"] = parts.make(parts.shield_class(method.shield.kind), settings, where)
+    if section.aggregation is not None:
+        further["aggregation"] = parts.choose(parts.aggregators(), section.aggregation, "federation.aggregation")
     if holders is not None:
         devices = holders
-    elif asked.partition is not None:
-        devices = parts.choose(parts.partitioners(), asked.partition, "federation.partition", devices=asked.devices)
-    if asked.aggregation is not None:
-        aggregation = parts.choose(parts.aggregators(), asked.aggregation, "federation.aggregation")
-    further = {} if aggregation is None else {"aggregation": aggregation}
+    elif section.partition is not None:
+        kinds = parts.partitioners()
+        devices = parts.choose(kinds, section.partition, "federation.partition", devices=section.devices)
     return Federation(
         data,
         devices,
-        fraction=asked.fraction,
+        fraction=section.fraction,
         seed=seed,
-        shield=shield,
-        engine=asked.engine,
-        unreliable=asked.unreliable,
-        device=asked.device,
-        dtype=asked.dtype,
+        engine=section.engine,
+        unreliable=section.unreliable,
+        device=section.device,
+        dtype=section.dtype,
         **further,
     )
 
 
 def _with_strength(method: Method, part: str, strength: float | None) -> dict[str, Any]:
-    """Return a part's settings, the strength among them where it is the one that varies."""
-    own = getattr(method, part)
+    """Return a part's settings, including the strength if it is the part that strengths vary."""
+    given: PartSettings = getattr(method, part)
     varied, setting = method.varied
     changes = method.at.get(strength, {}) if strength is not None else {}
     settings = {
-        **own.settings,
-        **{name.partition(".")[2]: v for name, v in changes.items() if name.startswith(f"{part}.")},
+        **given.settings,
+        **{name.partition(".")[2]: value for name, value in changes.items() if name.startswith(f"{part}.")},
     }
     if strength is None or varied != part:
         return settings
-    kind = parts.game_class(own.kind) if part == "game" else parts.shield_class(own.kind)
-    if setting not in parts.settings_of(kind):
-        hint = nearest(setting, parts.settings_of(kind))
+    known = _settings_of(part, given.kind)
+    if setting not in known:
         raise InputError(
-            f"methods.{method.name}: strengths vary {part}.{setting}, but {own.kind} has no such setting: {hint} "
-            f"(name it: varies: {part}.<setting>)"
+            f"methods.{method.name}: strengths vary {part}.{setting}, but {given.kind} has no such setting: "
+            f"{nearest(setting, known)} (name it: varies: {part}.<setting>)"
         )
     return {**settings, setting: strength}
+
+
+def _settings_of(part: str, kind: str) -> Mapping[str, Any]:
+    return parts.settings_of(parts.game_class(kind) if part == "game" else parts.shield_class(kind))
 
 
 def check_varies(method: Method) -> None:
@@ -193,10 +208,10 @@ def check_varies(method: Method) -> None:
                 f"{where}: {strength:g} is not among the method's strengths; list it there, or leave it out"
             )
         for name in changes:
-            owner, _, one = name.partition(".")
+            owner, _, changed = name.partition(".")
             if (
                 owner not in ("game", "shield")
-                or not one
+                or not changed
                 or getattr(method, owner) is None
                 or name == f"{part}.{setting}"
             ):
@@ -204,19 +219,19 @@ def check_varies(method: Method) -> None:
                     f"{where}: {name!r} is not allowed; write game.<setting> or shield.<setting> of a part that the "
                     f"method has, other than the one that varies"
                 )
-            own = getattr(method, owner)
-            known = parts.settings_of(parts.game_class(own.kind) if owner == "game" else parts.shield_class(own.kind))
-            if one not in known:
-                raise InputError(f"{where}.{name}: {own.kind} has no such setting: {nearest(one, known)}")
+            kind = getattr(method, owner).kind
+            known = _settings_of(owner, kind)
+            if changed not in known:
+                raise InputError(f"{where}.{name}: {kind} has no such setting: {nearest(changed, known)}")
 
 
 @lru_cache(maxsize=2)
-def _loaded(told: str, seed: int) -> AttributeData:
+def _loaded(text: str, seed: int) -> AttributeData:
     from fedveil.core.randomness import numpy_generator
     from fedveil.data import Split, load
     from fedveil.data.catalogue import find_source
 
-    section = json.loads(told)
+    section = json.loads(text)
     known = parts.options_of(find_source(section["source"]).read)
     options = {
         name: parts.fitting(value, known[name].annotation if name in known else Any, f"data.options.{name}")
@@ -236,5 +251,5 @@ def _loaded(told: str, seed: int) -> AttributeData:
 
 
 def load_data(study: Study, seed: int) -> AttributeData:
-    """Load a study's data as one seed splits it; the last two are kept."""
+    """Load a study's data as one seed splits it; the last two results are cached."""
     return _loaded(json.dumps(study.data.model_dump(mode="json"), sort_keys=True), seed)

@@ -1,4 +1,4 @@
-"""docs/study-fields.md, written from the schema: every field and setting with type, default and meaning.
+"""docs/study-fields.md, generated from the schema: every field and setting with its type, default and meaning.
 
 `python -m fedveil.config.field_docs` writes it and docs/study.schema.json into a checkout; `make schema` calls it.
 """
@@ -9,8 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fedveil.config.meanings import summary
-from fedveil.config.schema import kinds, names, study_schema
+from fedveil.config.schema import kinds, names, study_schema, summary
 from fedveil.core.files import write_atomically
 
 PUBLISHED = "study.schema.json"
@@ -25,16 +24,16 @@ SECTIONS = {
 PARTS = {
     "game": ("Games", "What a method's `game` can be: what is trained, and what leaves a device afterwards."),
     "shield": ("Shields", "What a method's `shield` can be: what a device does to what it sends."),
-    "partition": ("Partitions", "What `federation.partition` can be; `iid` if unsaid."),
-    "aggregation": ("Aggregations", "What `federation.aggregation` can be; `weighted-mean` if unsaid."),
+    "partition": ("Partitions", "What `federation.partition` can be; default: `iid`."),
+    "aggregation": ("Aggregations", "What `federation.aggregation` can be; default: `weighted-mean`."),
 }
 HEAD = """# A study's fields
 
 <!-- Written by `make schema`: change the models or the docstrings, not this page. -->
 
-Every field of a study, and every part of ours that it can name. How to write one: [Studies](studies.md). The same as a
-JSON schema, for editors: [study.schema.json](study.schema.json); `fedveil schema --all` prints it with the parts of
-other installed packages. A part is given by its name alone, `game: fedavg`, or with settings,
+Every field of a study, and every part of fedveil that it can name. How to write a study: [Studies](studies.md). The
+same as a JSON schema, for editors: [study.schema.json](study.schema.json); `fedveil schema --all` prints it with the
+parts of other installed packages. A part is given by its name alone, `game: fedavg`, or with settings,
 `game: {kind: fedavg, hidden: [32]}`.
 """
 
@@ -52,13 +51,13 @@ def field_page() -> str:
         section = schema if model == "Study" else schema["$defs"][model]
         lines += [f"## {title}\n", f"{note or section['description']}\n"]
         lines += _table(section["properties"], section.get("required", []))
-    for place, (title, note) in PARTS.items():
+    for part, (title, note) in PARTS.items():
         lines += [f"## {title}\n", f"{note}\n"]
-        for name, kind in kinds()[place].items():
-            own = schema["$defs"][f"{place}.{name}"]
-            fields = {key: value for key, value in own["properties"].items() if key != "kind"}
-            lines += [f"### {place}: {name}\n", f"{_escaped(summary(kind))}\n"]
-            lines += _table(fields, own["required"], place) if fields else ["No settings.\n"]
+        for name, kind in kinds()[part].items():
+            definition = schema["$defs"][f"{part}.{name}"]
+            fields = {key: value for key, value in definition["properties"].items() if key != "kind"}
+            lines += [f"### {part}: {name}\n", f"{_escaped(summary(kind))}\n"]
+            lines += _table(fields, definition["required"], part) if fields else ["No settings.\n"]
     lines += ["## Optimisers\n", "What a setting `optimiser` can be.\n", *_optimisers(schema)]
     lines += ["## Data sets and attackers\n", *_names()]
     return "\n".join(lines).rstrip() + "\n"
@@ -70,11 +69,11 @@ def write(docs: Path) -> None:
     write_atomically(docs / PAGE, field_page())
 
 
-def _table(fields: dict[str, Any], required: list[str], place: str = "") -> list[str]:
-    lines = [f"| {'setting' if place else 'field'} | type | default | meaning |", "|---|---|---|---|"]
+def _table(fields: dict[str, Any], required: list[str], part: str = "") -> list[str]:
+    lines = [f"| {'setting' if part else 'field'} | type | default | meaning |", "|---|---|---|---|"]
     for name, field in fields.items():
         meaning = _escaped(field.get("description", ""))
-        lines.append(f"| `{name}` | {_type(field)} | {_default(name, field, required, place)} | {_sentence(meaning)} |")
+        lines.append(f"| `{name}` | {_type(field)} | {_default(name, field, required, part)} | {_sentence(meaning)} |")
     return [*lines, ""]
 
 
@@ -97,26 +96,27 @@ def _names() -> list[str]:
     ]
 
 
-def _default(name: str, field: dict[str, Any], required: list[str], place: str) -> str:
+def _default(name: str, field: dict[str, Any], required: list[str], part: str) -> str:
     if name in required:
         return "required"
-    if place == "partition" and name == "devices":
+    if part == "partition" and name == "devices":
         return "the federation's"
     if "default" not in field:
-        inner = "its fields' own" if "$ref" in field else "none"
-        return "required, unless strengths vary it" if place else inner
+        inner = "its fields' defaults" if "$ref" in field else "none"
+        return "required, unless strengths vary it" if part else inner
     value = field["default"]
     if value is None or value == "":
         return "none"
     if isinstance(value, dict):
-        kind = value.pop("kind", None)
-        inside = ", ".join(f"{key}: {json.dumps(one)}" for key, one in value.items() if one)
-        return f"`{{kind: {kind}, {inside}}}`"
+        if not value:
+            return "none"
+        inside = ", ".join(f"{key}: {json.dumps(item)}" for key, item in value.items() if item and key != "kind")
+        return f"`{{kind: {value.get('kind')}, {inside}}}`"
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 
 def _type(field: dict[str, Any]) -> str:
-    """Return a type as a person says it."""
+    """Return a type in words."""
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
         heading = PARTS[name][0] if name in PARTS else SECTIONS[name][0]
@@ -143,8 +143,8 @@ def _type(field: dict[str, Any]) -> str:
 
 def _bounds(field: dict[str, Any]) -> str:
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    told = [f"{sign} {field[key]}" for key, sign in signs.items() if key in field]
-    return f" {', '.join(told)}" if told else ""
+    bounds = [f"{sign} {field[key]}" for key, sign in signs.items() if key in field]
+    return f" {', '.join(bounds)}" if bounds else ""
 
 
 def _sentence(text: str) -> str:
@@ -153,7 +153,7 @@ def _sentence(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text that stands in a table's cell, and is no markup."""
+    """Return text for a table's cell, with markup escaped."""
     return text.replace("|", "\\|").replace("<", "&lt;").replace("_{", "\\_{")
 
 

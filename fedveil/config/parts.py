@@ -1,9 +1,10 @@
-"""Parts made from a study's plain values: games, shields, partitions, aggregators, optimisers."""
+"""Parts built from plain values, as files give them: games, shields, partitions, aggregations, optimisers."""
 
 from __future__ import annotations
 
 import collections.abc
 import dataclasses
+import functools
 import inspect
 import re
 import types
@@ -24,16 +25,16 @@ def game_class(kind: str) -> type:
     """Return a registered game's class."""
     from fedveil.games.game import Game
 
-    found: type = plugins.load("fedveil.games", kind, Game)
-    return found
+    game: type = plugins.load("fedveil.games", kind, Game)
+    return game
 
 
 def shield_class(kind: str) -> type:
     """Return a registered shield's class."""
     from fedveil.shields.shield import Shield
 
-    found: type = plugins.load("fedveil.shields", kind, Shield)
-    return found
+    shield: type = plugins.load("fedveil.shields", kind, Shield)
+    return shield
 
 
 def partitioners() -> dict[str, type]:
@@ -60,19 +61,19 @@ def aggregators() -> dict[str, type]:
 
 
 def make(kind: type, settings: Mapping[str, Any], where: str) -> Any:
-    """Make a part, its settings checked by name and type; every fault names where it stands."""
+    """Build a part from settings, which are checked by name and type; every fault starts with `where`."""
     known = settings_of(kind)
-    ready: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in settings.items():
         if name not in known:
             hint = nearest(name, known) if known else "it has none"
             raise InputError(f"{where}: unknown setting {name!r}: {hint}")
-        ready[name] = fitting(value, known[name].annotation, f"{where}.{name}")
+        values[name] = fitting(value, known[name].annotation, f"{where}.{name}")
     for name, parameter in known.items():
-        if parameter.default is inspect.Parameter.empty and name not in ready:
+        if parameter.default is inspect.Parameter.empty and name not in values:
             raise InputError(f"{where}: setting {name!r} is missing; give it")
     try:
-        return kind(**ready)
+        return kind(**values)
     except InputError as fault:
         raise InputError(f"{where}: {fault}") from fault
     except (TypeError, ValueError) as fault:
@@ -80,22 +81,37 @@ def make(kind: type, settings: Mapping[str, Any], where: str) -> Any:
 
 
 def choose(kinds: Mapping[str, type], part: PartSettings, where: str, **further: Any) -> Any:
-    """Make a part of one of the kinds; `further` settings are the study's own, given where the part needs them."""
+    """Build a part of one of the kinds; of the study's `further` settings it gets those that it requires."""
     if part.kind not in kinds:
         raise InputError(f"{where}.kind: {part.kind!r} is not known: {nearest(part.kind, kinds)}")
-    needed = {name for name, own in settings_of(kinds[part.kind]).items() if own.default is inspect.Parameter.empty}
-    taken = {name: value for name, value in further.items() if name in needed}
-    return make(kinds[part.kind], {**taken, **part.settings}, where)
+    needed = required_settings(kinds[part.kind])
+    passed = {name: value for name, value in further.items() if name in needed}
+    return make(kinds[part.kind], {**passed, **part.settings}, where)
 
 
+@functools.cache
 def settings_of(kind: type) -> dict[str, inspect.Parameter]:
-    """Return a part's settings: its constructor's parameters, annotations resolved where they can be."""
-    # A dataclass's own hints: fields of a base are spelt in the words of the base's module, not of this one's.
-    return options_of(kind.__init__, 1, kind if dataclasses.is_dataclass(kind) else None)  # type: ignore[misc]
+    """Return a part's settings: its constructor's parameters, with resolved annotations where possible.
+
+    A default that a dataclass computes by a factory is given by its value.
+    """
+    if not dataclasses.is_dataclass(kind):
+        return options_of(kind.__init__, 1)  # type: ignore[misc]
+    # Hints of the class, not of its constructor: a base's fields are annotated with the names of the base's module.
+    parameters = options_of(kind.__init__, 1, kind)  # type: ignore[misc]
+    for field in dataclasses.fields(kind):
+        if field.name in parameters and field.default_factory is not dataclasses.MISSING:
+            parameters[field.name] = parameters[field.name].replace(default=field.default_factory())
+    return parameters
+
+
+def required_settings(kind: type) -> list[str]:
+    """Return the settings of a part that have no default."""
+    return [name for name, setting in settings_of(kind).items() if setting.default is inspect.Parameter.empty]
 
 
 def options_of(function: Callable[..., Any], skip: int = 0, hinted: Any = None) -> dict[str, inspect.Parameter]:
-    """Return a function's named parameters but the first few, annotations resolved where they can be."""
+    """Return a function's named parameters after the first `skip`, with resolved annotations where possible."""
     try:
         hints = typing.get_type_hints(hinted or function)
     except Exception:  # a name that only a type checker knows: such a setting is passed on unchecked
@@ -106,10 +122,10 @@ def options_of(function: Callable[..., Any], skip: int = 0, hinted: Any = None) 
 
 
 def fitting(value: Any, annotation: Any, where: str) -> Any:
-    """Return a plain value as the annotation wants it: a mapping with `kind` becomes one of its dataclasses."""
-    made: list[Any] = [kind for kind in members(annotation) if dataclasses.is_dataclass(kind)]
-    offered: dict[str, type] = {hyphenated(kind.__name__): kind for kind in made}
-    if made and _files(value, annotation):
+    """Return a plain value converted to an annotation: a mapping with `kind` becomes one of its dataclasses."""
+    classes: list[Any] = [option for option in alternatives(annotation) if dataclasses.is_dataclass(option)]
+    offered: dict[str, type] = {hyphenated(option.__name__): option for option in classes}
+    if classes and _names_files(value, annotation):
         return value
     if offered and isinstance(value, Mapping | str):
         settings = {"kind": value} if isinstance(value, str) else dict(value)
@@ -117,7 +133,7 @@ def fitting(value: Any, annotation: Any, where: str) -> Any:
         if kind not in offered:
             raise InputError(f"{where}.kind: {kind!r} is not known: {nearest(str(kind), offered)}")
         return make(offered[kind], settings, where)
-    if isinstance(value, bool) and bool not in members(annotation) and annotation is not Any:
+    if isinstance(value, bool) and bool not in alternatives(annotation) and annotation is not Any:
         raise InputError(f"{where}: {value!r} is not allowed; it should be {_type_name(annotation)}")
     try:
         return TypeAdapter(annotation).validate_python(value)
@@ -128,13 +144,13 @@ def fitting(value: Any, annotation: Any, where: str) -> Any:
         raise InputError(f"{where}: cannot be given in a study, only in Python") from None
 
 
-def _files(value: Any, annotation: Any) -> bool:
-    """Whether a value names files of what only Python code can make: a text, or a list of texts, where that may be."""
-    listed = [member for member in members(annotation) if typing.get_origin(member) is collections.abc.Sequence]
-    texts = {member for own in listed for one in typing.get_args(own) for member in members(one)}
+def _names_files(value: Any, annotation: Any) -> bool:
+    """Whether a value is a file's name, or a list of them, where an annotation allows files of Python objects."""
+    sequences = [option for option in alternatives(annotation) if typing.get_origin(option) is collections.abc.Sequence]
+    items = {option for sequence in sequences for item in typing.get_args(sequence) for option in alternatives(item)}
     if isinstance(value, list):
-        return bool(value) and Path in texts and all(isinstance(one, str) for one in value)
-    return isinstance(value, str) and Path in members(annotation)
+        return bool(value) and Path in items and all(isinstance(item, str) for item in value)
+    return isinstance(value, str) and Path in alternatives(annotation)
 
 
 def hyphenated(name: str) -> str:
@@ -146,7 +162,7 @@ def hyphenated(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
 
 
-def members(annotation: Any) -> tuple[Any, ...]:
+def alternatives(annotation: Any) -> tuple[Any, ...]:
     """Return the types that an annotation allows."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return typing.get_args(annotation)
@@ -154,4 +170,4 @@ def members(annotation: Any) -> tuple[Any, ...]:
 
 
 def _type_name(annotation: Any) -> str:
-    return " or ".join(getattr(member, "__name__", str(member)) for member in members(annotation))
+    return " or ".join(getattr(option, "__name__", str(option)) for option in alternatives(annotation))

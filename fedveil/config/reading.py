@@ -1,4 +1,4 @@
-"""A study's YAML as plain values: read safely, refused where it is huge, recursive or says a thing twice."""
+"""A study's YAML as plain values: read safely, and refused if it is huge, recursive, or names a field twice."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
-# YAML 1.1 takes 1e-3 for text, since it lacks a dot; people who write numbers do not.
+# YAML 1.1 takes 1e-3 for text, since it lacks a dot; people mean a number.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
 )
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file that must hold a mapping; every fault is told with the file's name and what to do."""
+    """Read a YAML file that must hold a mapping; every fault names the file and says what to do."""
     text = read_hand_written(path, "study", "a study's YAML file", MOST_BYTES)
     return parse_yaml(text, str(path))
 
@@ -53,7 +53,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def parse_yaml(text: str, where: str) -> dict[str, Any]:
     """Parse a mapping; `where` names it in messages."""
     try:
-        found = yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+        values = yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
     except InputError as fault:
         raise InputError(f"{where}: {fault}") from None
     except yaml.YAMLError as fault:
@@ -64,15 +64,15 @@ def parse_yaml(text: str, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: is nested too deeply; a study needs fewer than {MOST_DEPTH} levels") from None
     except ValueError as fault:  # an impossible date, an integer of thousands of digits
         raise InputError(f"{where}: holds a value that cannot be read ({fault})") from None
-    if not isinstance(found, dict):
-        kind = {list: "a list", str: "text", type(None): "empty"}.get(type(found), f"a {type(found).__name__}")
+    if not isinstance(values, dict):
+        kind = {list: "a list", str: "text", type(None): "empty"}.get(type(values), f"a {type(values).__name__}")
         raise InputError(f"{where}: is {kind}, not a mapping; a study has fields such as name, data and methods")
-    _measure(found, where)
-    return {str(key): value for key, value in found.items()}
+    _measure(values, where)
+    return {str(key): value for key, value in values.items()}
 
 
 def _measure(value: Any, where: str) -> None:
-    """Refuse what is recursive, too deep, or huge once its aliases are written out."""
+    """Refuse values that are recursive, too deep, or huge once their aliases are expanded."""
     count = 0
 
     def visit(value: Any, above: tuple[int, ...]) -> None:
@@ -94,7 +94,7 @@ def _measure(value: Any, where: str) -> None:
 
 
 def with_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """Return a study's values with `--set key=value` applied; a list's items go by place or name.
+    """Return a study's values with `--set key=value` applied; a list's items are named by index or by name.
 
     >>> with_changes({"seeds": [0], "methods": [{"name": "none"}]}, ["seeds=[1, 2]", "methods.none.rounds=3"])
     {'seeds': [1, 2], 'methods': [{'name': 'none', 'rounds': 3}]}
@@ -110,8 +110,8 @@ def with_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, An
 
 def changed(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     """Return a study's values with one field changed, named by its dotted path."""
-    made: dict[str, Any] = _changed(values, key.split("."), value, key)
-    return made
+    result: dict[str, Any] = _changed(values, key.split("."), value, key)
+    return result
 
 
 def _changed(values: Any, path: list[str], value: Any, key: str) -> Any:
@@ -119,12 +119,12 @@ def _changed(values: Any, path: list[str], value: Any, key: str) -> Any:
         return value
     step, *rest = path
     if isinstance(values, list):
-        named = [place for place, item in enumerate(values) if isinstance(item, dict) and item.get("name") == step]
+        named = [index for index, item in enumerate(values) if isinstance(item, dict) and item.get("name") == step]
         if not named and not (step.isdigit() and int(step) < len(values)):
             names = [str(item["name"]) for item in values if isinstance(item, dict) and "name" in item]
             raise InputError(f"--set {key}: the list has no item {step!r}; there are: {', '.join(names) or 'no names'}")
-        place = named[0] if named else int(step)
-        return [_changed(item, rest, value, key) if at == place else item for at, item in enumerate(values)]
+        chosen = named[0] if named else int(step)
+        return [_changed(item, rest, value, key) if index == chosen else item for index, item in enumerate(values)]
     if values is not None and not isinstance(values, dict):
-        raise InputError(f"--set {key}: {step!r} lies inside a plain value ({values!r}); name a field that is there")
+        raise InputError(f"--set {key}: {step!r} lies inside a plain value ({values!r}); name an existing field")
     return {**(values or {}), step: _changed((values or {}).get(step), rest, value, key)}

@@ -1,4 +1,4 @@
-"""The attacker's own devices in a study of updates: how many, and whether there is anything to tell apart."""
+"""The attacker's shadow devices in a study of updates: how many, and whether there is anything to learn from them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from fedveil.federation.run import Run
 
 LEAST, MOST = 10, 200
-"""Fewer shadows teach an attacker nothing; more cost time."""
+"""With fewer shadow devices an attacker learns nothing; more cost time."""
 
 
 def number_of_shadows(study: Study, run: Run) -> int:
-    """Return how many shadows a study asks for, or, where it leaves that open, as many as resemble real devices.
+    """Return how many shadow devices a study asks for; default: as many as validation records fill.
 
-    These are as many as the validation records fill with the mean number of records of a real device.
+    Each then has as many records as a real device has on average.
     """
     from fedveil.data import Split
 
@@ -38,18 +38,18 @@ def number_of_shadows(study: Study, run: Run) -> int:
 
 
 def check_shadows(study: Study, run: Run) -> None:
-    """Deal the shadows in rehearsal; refuse what all devices have alike, and what too few shadows stand for."""
+    """Deal records to shadow devices in rehearsal; refuse an attribute that all devices share, and too few shadows."""
     from fedveil.federation.recording import shadow_rows
 
-    asked = number_of_shadows(study, run)
+    count = number_of_shadows(study, run)
     try:
-        shadows = shadow_rows(run, asked)
+        shadows = shadow_rows(run, count)
     except InputError as fault:
         raise InputError(f"attacks.shadows: {fault}") from None
     for name in study.asked:
         attribute = run.federation.data.attribute(name)
         majorities = [
-            [int(own.counts.argmax()) for own in map(attribute.take, devices) if own.known.any()]
+            [int(records.counts.argmax()) for records in map(attribute.take, devices) if records.known.any()]
             for devices in (run.federation.partition, shadows)
         ]
         values = np.unique(majorities[0])
@@ -63,6 +63,6 @@ def check_shadows(study: Study, run: Run) -> None:
         for value in values:
             if majorities[1].count(int(value)) < 2:
                 raise InputError(
-                    f"attacks.shadows: of {asked} shadow devices fewer than 2 hold {attribute.values[value]!r} of "
+                    f"attacks.shadows: of {count} shadow devices fewer than 2 hold {attribute.values[value]!r} of "
                     f"{name!r} most often, and real ones do; ask for more"
                 )

@@ -1,4 +1,4 @@
-"""Study: what is compared, on what data, by which attackers; every field checked, every fault told by its name."""
+"""Study: what is compared, on what data, by which attackers; every field is checked, and every fault names it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from fedveil.config.reading import read_yaml, with_changes
 from fedveil.core.errors import InputError, nearest
@@ -24,7 +34,7 @@ def _as_part(value: Any) -> Any:
 
 
 class PartSettings(BaseModel):
-    """A registered part (a game, a shield, …) by its kind, with the part's own settings beside it."""
+    """A registered part (a game, a shield, …) by its kind, with its settings beside it."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -32,7 +42,7 @@ class PartSettings(BaseModel):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The part's own settings."""
+        """The part's settings."""
         return dict(self.model_extra or {})
 
 
@@ -55,8 +65,8 @@ class DataSection(_Section):
     source: str = Field(description="A registered data set: `fedveil data list` names them.")
     target: str | None = Field(None, description="The task's label; none for data without a task.")
     sensitive: list[str] = Field(min_length=1, description="The attributes to protect and to attack.")
-    records: int | None = Field(None, ge=50, description="Use so many records only, drawn at random in each split.")
-    options: dict[str, Any] = Field(default_factory=dict, description="The data set's own options.")
+    records: int | None = Field(None, ge=50, description="Use only this many records, drawn at random in each split.")
+    options: dict[str, Any] = Field(default_factory=dict, description="The data set's options.")
 
     @field_validator("sensitive", mode="before")
     @classmethod
@@ -74,20 +84,21 @@ class FederationSection(_Section):
 
     devices: int = Field(100, ge=1, description="How many devices share the training records.")
     fraction: float = Field(1.0, gt=0, le=1, description="The share of devices sampled in each round.")
-    rounds: int = Field(20, ge=1, description="Rounds of stages that name none themselves.")
+    rounds: int = Field(20, ge=1, description="Rounds of stages that do not set their own number.")
     partition: Part | None = Field(
         None, description="How records are dealt to devices: iid (default), dirichlet, by-group, shards, one-each."
     )
     aggregation: Part | None = Field(
         None,
-        description="What the server makes of updates: weighted-mean (default), mean, median, trimmed-mean, krum, ….",
+        description="How the server aggregates updates: weighted-mean (default), mean, median, trimmed-mean, krum, ….",
     )
     unreliable: float = Field(0.0, ge=0, lt=1, description="The probability that a sampled device drops out.")
     engine: Literal["stacked", "plain", "flower"] = Field(
-        "stacked", description="Fast; the readable reference; or Flower, with a SuperNode per device on this machine."
+        "stacked",
+        description="stacked: fast; plain: the readable reference; flower: a SuperNode per device on this machine.",
     )
     dtype: Literal["float32", "float64"] = Field("float32", description="The precision of weights and features.")
-    device: str = Field("auto", description="Where tensors live: auto is a GPU where there is one.")
+    device: str = Field("auto", description="Where tensors are kept: auto is a GPU if there is one.")
 
 
 class Method(_Section):
@@ -96,16 +107,35 @@ class Method(_Section):
     name: str = Field(description="Its name in tables and charts.")
     game: Part = Field(description="What is trained: a registered game with its settings, or its name alone.")
     shield: Part | None = Field(None, description="What a device does to what it sends.")
+    policy: str | None = Field(
+        None, description="A policy's file, whose shield every device applies, in place of `shield`."
+    )
     varies: str | None = Field(
         None,
-        description="Which setting the strengths are: game.<setting> or shield.<setting>; game.strength if unsaid.",
+        description="The setting that strengths vary: game.<setting> or shield.<setting>; default: game.strength.",
     )
-    strengths: list[Strength] | None = Field(None, min_length=1, description="The strengths to try; none: once.")
+    strengths: list[Strength] | None = Field(
+        None, min_length=1, description="The strengths to try; none: the method is tried once, as it is."
+    )
     rounds: int | None = Field(None, ge=1, description="Rounds of this method, in place of the federation's.")
     at: dict[float, dict[str, Any]] = Field(
         default_factory=dict,
         description="Settings that differ at some strengths: a strength, then game.<setting> or shield.<setting>.",
     )
+
+    @model_validator(mode="after")
+    def _one_shield(self) -> Method:
+        if self.shield is not None and self.policy is not None:
+            raise ValueError("Input should name a shield or a policy, not both")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_empty_policy(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out a policy that is not named: cells keep the names that they had before there were policies."""
+        values: dict[str, Any] = serialise(self)
+        if self.policy is None:
+            values.pop("policy", None)
+        return values
 
     @field_validator("name")
     @classmethod
@@ -121,12 +151,12 @@ class Method(_Section):
 
     @property
     def points(self) -> list[float | None]:
-        """The strengths to try; a single None where there are none."""
+        """The strengths to try; a single None if there are none."""
         return [None] if self.strengths is None else list(self.strengths)
 
     @property
     def varied(self) -> tuple[str, str]:
-        """Which part and which of its settings the strength is."""
+        """The part and the setting that strengths vary."""
         part, _, setting = (self.varies or "game.strength").partition(".")
         return part, setting
 
@@ -139,19 +169,23 @@ class Attacks(_Section):
         "representations", description="What the observer sees."
     )
     attributes: list[str] | None = Field(
-        None, min_length=1, description="Whom to ask about; all sensitive ones if unsaid."
+        None, min_length=1, description="The attributes to attack; default: all sensitive ones."
     )
-    cotrained: bool = Field(True, description="Report the game's own adversary, too, marked as the weak one it is.")
+    cotrained: bool = Field(
+        True, description="Also report the game's own adversary, marked as the weak attacker it is."
+    )
     decensoring: bool = Field(
-        False, description="Try de-censoring (Song and Shmatikov 2020) on representations, too, beside its control."
+        False, description="Also try de-censoring (Song and Shmatikov 2020) on representations, beside its control."
     )
     fresh: bool = Field(
-        False, description="Also train every attacker on test people whom the defence was never fitted on, in halves."
+        False, description="Also train every attacker on one half of the test people, whom the defence has never seen."
     )
-    draws: int = Field(1000, ge=100, le=10_000, description="Bootstrap draws behind each interval.")
-    rounds: list[int] = Field(default_factory=list, description="Rounds whose updates are recorded, for such views.")
+    draws: int = Field(1000, ge=100, le=10_000, description="Bootstrap draws for each interval.")
+    rounds: list[int] = Field(
+        default_factory=list, description="Rounds whose updates are recorded, for views of updates."
+    )
     shadows: int = Field(
-        0, ge=0, description="The attacker's own devices in those rounds; 0: as many as validation records fill."
+        0, ge=0, description="The attacker's shadow devices in those rounds; 0: as many as validation records fill."
     )
 
     @field_validator("attributes", "rounds")
@@ -170,21 +204,21 @@ class Study(_Section):
     methods: list[Method] = Field(min_length=1, description="The defences to compare.")
     drop_columns: Literal["auto"] | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = Field(
         "auto",
-        description="How many columns the baseline drops, most telling first; it is on every table's frontier.",
+        description="How many columns the baseline drops, most revealing first; it is on every table's frontier.",
     )
-    seeds: list[Seed] = Field([0], min_length=1, description="One run of every method and strength for each.")
+    seeds: list[Seed] = Field([0], min_length=1, description="One run of every method and strength for each seed.")
     tasks: list[str] | None = Field(
-        None, min_length=1, description="What heads learn from releases; the target if unsaid."
+        None, min_length=1, description="The tasks that heads learn from releases; default: the target."
     )
     heads: list[Literal["mlp", "boosting", "logistic"]] = Field(
         ["mlp"], min_length=1, description="Kinds of head to try for each task; the best is chosen on validation."
     )
     attacks: Attacks = Field(default_factory=Attacks, description="Who attacks, and what they see.")
     threads: int = Field(
-        1, ge=1, le=64, description="Threads of each cell; results are bit-identical for the same number."
+        1, ge=1, le=64, description="Threads of each cell; results are bit-identical for the same number of threads."
     )
     checkpoint_seconds: float = Field(
-        1.0, ge=0, description="Save a running cell's state at most so often; 0: each round."
+        1.0, ge=0, description="Least seconds between two saves of a running cell's state; 0: save each round."
     )
 
     @field_validator("name")
@@ -219,7 +253,7 @@ class Study(_Section):
 def _each_once(values: Any) -> Any:
     for value in values or []:
         if values.count(value) > 1:
-            raise ValueError(f"Input should hold each value once, but {value!r} stands there more often")
+            raise ValueError(f"Input should hold each value once, but {value!r} occurs more often")
     return values
 
 
@@ -229,13 +263,13 @@ def read_study(path: Path, changes: Sequence[str] = ()) -> Study:
 
 
 def make_study(values: dict[str, Any], where: str = "study") -> Study:
-    """Check plain values and return the study; the first fault is told by field, value and what is allowed."""
+    """Check plain values and return the study; the first fault names the field, the value and what is allowed."""
     try:
         return Study.model_validate(values)
     except ValidationError as fault:
-        faults = [one for one in fault.errors(include_url=False) if one["loc"][-1] != "literal['auto']"]
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        raise InputError(f"{where}: {_in_words(faults[0], values)}{more}") from None
+        faults = [error for error in fault.errors(include_url=False) if error["loc"][-1] != "literal['auto']"]
+        further = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise InputError(f"{where}: {_in_words(faults[0], values)}{further}") from None
 
 
 def _in_words(fault: Any, values: Any) -> str:
@@ -247,7 +281,7 @@ def _in_words(fault: Any, values: Any) -> str:
         return f"unknown field {path!r}: {nearest(str(location[-1]), fields)}" + (f" in {section}" if section else "")
     if fault["type"] == "missing":
         return f"field {path!r} is missing; {_described(location)}"
-    if location[0] == "drop_columns":  # two forms are allowed: the checker's complaint about either would mislead
+    if location[0] == "drop_columns":  # two forms are allowed: pydantic's message about either would mislead
         fault = {**fault, "input": values[location[0]], "msg": "Input should be auto, or numbers of columns from 0 up"}
         path = "drop_columns"
     shown = repr(fault["input"])
@@ -257,7 +291,7 @@ def _in_words(fault: Any, values: Any) -> str:
 
 
 def dotted(location: Sequence[Any], values: Any) -> str:
-    """Return a place in the study as a person would write it: list items by their name, where they have one."""
+    """Return a field's path as a person would write it, with list items by their names if they have any."""
     words: list[str] = []
     for step in location:
         if isinstance(step, int):

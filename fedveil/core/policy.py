@@ -1,151 +1,148 @@
-"""Policy: what a person wants hidden in what a device sends, in a small TOML file that is written by hand.
+"""Policy: what a person allows to be shown or sent of the records on a device or at a site.
 
-shield = "hardened"   # the default; "as-printed" is the paper's form, which publishes what it hides
-budget = 0.1          # optional: how much may change; see below
-
-[hide]                # what is hidden, with levels γ from 0 to 1, together at most 1
-race = 0.5
-sex = 0.5
-
-The printed form needs more: the zoo of each attribute, seen from the policy's own folder, and may stop early.
-
-shield = "as-printed"
-budget = 0.01
-minimal = true
-hide = {race = 1.0}
-zoo = {race = "zoos/race.safetensors"}
+A policy names the attributes to hide and the shield that hides them. At a Flower site it also names the figures that
+may leave beside an update, and limits what may be spent. `fedveil.config.read_policy` reads a policy from a TOML file,
+and `fedveil.config.shield_for` makes its shield.
 """
 
 from __future__ import annotations
 
 import math
-import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-
 from fedveil.core.errors import InputError, nearest
-from fedveil.core.files import read_hand_written
 
-MOST_BYTES = 100_000
-"""Far more than any person writes by hand."""
+RECOMMENDED = "recommended"
+"""The shield of a policy that names none: records are changed by a map that does not read the true value."""
+
+COUNT = "num-examples"
+"""How many records an update was learned from: what a Flower server weights updates by."""
+
+MOD_PREFIX = "fedveil-"
+"""The prefix of figures that the Flower mod itself sends."""
 
 
-class Policy(BaseModel):
+@dataclass(frozen=True)
+class Budget:
+    """The most that a site may spend in total; None: no limit of that kind.
+
+    Attributes:
+        messages: how many updates may leave.
+        evaluations: how many replies with figures alone may leave; None: any number while updates may still leave.
+        epsilon, delta: of all updates together.
+    """
+
+    messages: int | None = None
+    evaluations: int | None = None
+    epsilon: float | None = None
+    delta: float = 0.0
+
+
+@dataclass(frozen=True)
+class ShieldChoice:
+    """A shield by its registered name, with settings."""
+
+    kind: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        settings = ", ".join(f"{name} = {value!r}" for name, value in self.settings.items())
+        return f"{self.kind} ({settings})" if settings else self.kind
+
+
+@dataclass(frozen=True)
+class Policy:
     """What one person has chosen.
 
     Attributes:
-        hide: a level γ in [0, 1] for each attribute that is hidden; together at most 1.
-        shield: the form of the shield: see `fedveil.shields.forms`.
-        budget: hardened: the mean relative change of a record. As printed: the most that any number of an update may
-            move, in L∞. None: what the shield was made with.
-        minimal: stop as soon as the zoo is fooled: all of it, or this share of its members; None: as the shield was
-            made.
-        zoo: where each attribute's zoo lies.
+        hide: a level γ in [0, 1] for each attribute that is hidden, together at most 1; for shields that hide several
+            attributes by levels, `recommended` and `recup`.
+        shield: a registered name, or a mapping of `kind` and the shield's settings, or a list of these, which is a
+            chain. `recommended` has one setting, `change`: the mean relative change of a record.
+        zoo: the file of each attribute's zoo, for shields that need one (`recup`).
+        own: at a Flower site, the most frequent value of each hidden attribute among the site's records, as its zoo
+            names it; it never leaves. Elsewhere a device knows its records.
+        metrics: at a Flower site, the figures that may leave beside an update.
+        tell: at a Flower site, what the mod may report about itself: "damage", "spent".
+        ledger: at a Flower site, the ledger's file.
+        budget: at a Flower site, the most that may be spent in total.
+        path, digest: the file that it was read from, and the SHA-256 of its content.
 
-    >>> Policy(hide={"sex": 1.0}).shield
-    'hardened'
+    >>> Policy(hide={"sex": 1.0}).chosen
+    (ShieldChoice(kind='recommended', settings={}),)
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    hide: Mapping[str, float] = field(default_factory=dict)
+    shield: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] = RECOMMENDED
+    zoo: Mapping[str, str | Path] = field(default_factory=dict)
+    own: Mapping[str, str] = field(default_factory=dict)
+    metrics: tuple[str, ...] = (COUNT,)
+    tell: frozenset[str] = frozenset()
+    ledger: str | Path = "ledger.jsonl"
+    budget: Budget = Budget()
+    path: Path | None = field(default=None, compare=False, repr=False)
+    digest: str = field(default="", compare=False, repr=False)
 
-    hide: dict[str, float] = Field(min_length=1)
-    shield: str = "hardened"
-    budget: float | None = None
-    minimal: bool | float | None = None
-    zoo: dict[str, str] = Field(default_factory=dict)
-
-    @field_validator("hide")
-    @classmethod
-    def _levels(cls, hide: dict[str, float]) -> dict[str, float]:
-        for name, level in hide.items():
-            if not 0 <= level <= 1:  # NaN is refused as well
-                raise ValueError(f"hide.{name}: a level lies between 0 and 1; got {level:g}")
-        if sum(hide.values()) > 1 + 1e-9:
-            raise ValueError(f"hide: the levels add up to {sum(hide.values()):g}, and may to 1 at most; lower some")
-        return hide
-
-    @field_validator("budget")
-    @classmethod
-    def _budget(cls, budget: float | None) -> float | None:
-        if budget is not None and not 0 < budget < math.inf:
-            raise ValueError(f"budget: must be above 0 and finite; got {budget:g}")
-        return budget
-
-    @field_validator("minimal")
-    @classmethod
-    def _minimal(cls, minimal: bool | float | None) -> bool | float | None:
-        if isinstance(minimal, float) and not 0 < minimal <= 1:
-            raise ValueError(f"minimal: true, false, or the share of members to fool, in (0, 1]; got {minimal:g}")
-        return minimal
-
-    @model_validator(mode="after")
-    def _zoos(self) -> Policy:
-        for name in self.zoo:
-            if name not in self.hide:
-                raise ValueError(f"zoo.{name}: is not hidden by this policy: {nearest(name, self.hide)}")
-        return self
-
-    @classmethod
-    def of(cls, settings: dict[str, Any], where: str = "policy") -> Policy:
-        """Make a policy of plain values; the first fault is told in one line."""
-        try:
-            return cls.model_validate(settings)
-        except ValidationError as fault:
-            raise InputError(f"{where}: {_told(fault)}") from None
-
-    @classmethod
-    def parse(cls, text: str, where: str = "policy") -> Policy:
-        """Read a policy from TOML."""
-        try:
-            settings = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as fault:
-            raise InputError(f'{where}: is not TOML ({fault}); write lines such as: shield = "hardened"') from None
-        return cls.of(settings, where)
-
-    @classmethod
-    def read(cls, path: str | Path, known: Sequence[str] | None = None) -> Policy:
-        """Read a policy's file; paths of zoos in it are seen from its folder.
-
-        Args:
-            path: the TOML file.
-            known: the attributes that there are; a policy that hides another is refused.
-        """
-        path = Path(path)
-        text = read_hand_written(path, "policy", "a policy, a TOML file with a table [hide]", MOST_BYTES)
-        found = cls.parse(text, str(path))
-        if known is not None:
-            found.check(known, str(path))
-        return found.model_copy(update={"zoo": {name: str(path.parent / own) for name, own in found.zoo.items()}})
-
-    def check(self, known: Sequence[str], where: str = "policy") -> None:
-        """Refuse attributes that are not among the known ones, and list those."""
-        for name in self.hide:
-            if name not in known:
-                listed = ", ".join(known) or "none"
-                raise InputError(f"{where}: hide.{name}: no such attribute; known: {listed}")
+    def __post_init__(self) -> None:
+        check_levels(self.hide, self.where)
+        if any(choice.kind == RECOMMENDED for choice in self.chosen) and not self.hide:
+            raise InputError(
+                f"{self.where}: hide: names no attribute; write a table [hide] with a line such as: sex = 1.0"
+            )
+        for table, names in (("zoo", self.zoo), ("own", self.own)):
+            for name in names:
+                if self.hide and name not in self.hide:
+                    raise InputError(
+                        f"{self.where}: {table}.{name}: is not hidden by this policy: {nearest(name, self.hide)}"
+                    )
 
     def __hash__(self) -> int:
         return hash(repr(self))
 
+    @property
+    def where(self) -> str:
+        """How messages refer to this policy: its file, if it has one."""
+        return "policy" if self.path is None else str(self.path)
 
-def _told(fault: ValidationError) -> str:
-    """Return the first fault in words."""
-    first = fault.errors()[0]
-    place = ".".join(str(part) for part in first["loc"] if part not in ("bool", "float"))
-    if first["type"] == "extra_forbidden":
-        return f"{place}: no such setting: {nearest(place, Policy.model_fields)}"
-    if first["type"] in ("missing", "too_short"):
-        return "hide: names no attribute; write a table [hide] with a line such as: sex = 1.0"
-    if first["type"] == "value_error":
-        return str(first["ctx"]["error"])
-    wanted = {
-        "hide": "a table [hide] of levels, such as: sex = 1.0",
-        "shield": 'a name in quotes, such as "hardened"',
-        "budget": "a number above 0",
-        "minimal": "true, false, or a share in (0, 1]",
-        "zoo": 'a table [zoo] of paths in quotes, such as: sex = "sex.safetensors"',
-    }[str(first["loc"][0])]
-    return f"{place}: must be {wanted}; got {first['input']!r}"
+    @property
+    def chosen(self) -> tuple[ShieldChoice, ...]:
+        """The shield, or the members of a chain in order."""
+        listed = [self.shield] if isinstance(self.shield, str | Mapping) else list(self.shield)
+        if not listed:
+            raise InputError(
+                f'{self.where}: shield: the list is empty; write {{kind = "none"}} if nothing is to be shielded'
+            )
+        return tuple(self._choice(member) for member in listed)
+
+    def _choice(self, member: str | Mapping[str, Any]) -> ShieldChoice:
+        if isinstance(member, str):
+            return ShieldChoice(member)
+        if not isinstance(member, Mapping) or not isinstance(member.get("kind"), str):
+            raise InputError(f'{self.where}: shield.kind: is missing; name a shield, such as kind = "dp-gaussian"')
+        return ShieldChoice(member["kind"], {name: value for name, value in member.items() if name != "kind"})
+
+    def check(self, attributes: Sequence[str]) -> None:
+        """Refuse a policy that hides an attribute which is not among these."""
+        check_attributes(self.hide, attributes, self.where)
+
+
+def check_levels(levels: Mapping[str, float], where: str = "policy") -> None:
+    """Refuse levels outside [0, 1], and levels that add up to more than 1."""
+    for name, level in levels.items():
+        if isinstance(level, bool) or not isinstance(level, int | float):
+            raise InputError(f"{where}: hide.{name}: a level is a number between 0 and 1; got {level!r}")
+        if not 0 <= level <= 1:  # NaN is refused as well
+            raise InputError(f"{where}: hide.{name}: a level lies between 0 and 1; got {level:g}")
+    total = math.fsum(levels.values())
+    if total > 1 + 1e-9:
+        raise InputError(f"{where}: hide: the levels add up to {total:g}, and may add up to at most 1; lower some")
+
+
+def check_attributes(levels: Mapping[str, float], attributes: Sequence[str], where: str = "policy") -> None:
+    """Refuse levels of attributes that are not among these."""
+    for name in levels:
+        if name not in attributes:
+            raise InputError(f"{where}: hide.{name}: no such attribute; known: {', '.join(attributes) or 'none'}")

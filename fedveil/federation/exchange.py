@@ -112,7 +112,7 @@ def _context(
         generator=torch_generator(work.seed, "shield", work.stage.name, work.round, device),
         data=_Records(run.tensors, work.rows[position]),
         model={**run.shared, **{name: states[position] for name, states in outcome.states.items()}},
-        policy=run.federation.policy(device) or {},
+        policy=run.federation.policy(device),
         segments=segments,
         networks=networks,
         samples=_samples(work, outcome, networks, position) if run.shield.by_record else None,

@@ -127,24 +127,18 @@ class Federation:
         return f"Federation({self.data.name!r}, {who}, {how})"
 
     def _check_policies(self) -> None:
-        """Refuse policies that the shield does not meet: nothing may leave under a promise that is not kept."""
-        from fedveil.core.policy import Policy  # pydantic takes a while to import, and few federations have policies
+        """Refuse policies that the shield does not meet: nothing may leave under a promise that nobody keeps."""
+        from fedveil.core.policy import Policy
+        from fedveil.shields.policies import unmet  # scikit-learn, which takes a second to import
 
         given = self.policies if isinstance(self.policies, Sequence) else (self.policies,)
         for policy in given:
             if not isinstance(policy, Policy):
-                raise InputError(f"policies: {policy!r} is no policy; read one with Policy.read(file)")
+                raise InputError(f"policies: {policy!r} is no policy; read one by fedveil.config.read_policy(file)")
             policy.check(tuple(self.data.attributes))
-            if policy.shield != self.shield.form:
-                raise InputError(
-                    f"policies: ask for the form {policy.shield!r}, and the shield is {self.shield.name!r}; "
-                    "make it by fedveil.shields.forms.shield_for(policy, …)"
-                )
-        if not self.shield.by_device and any(policy != given[0] for policy in given):
-            raise InputError(
-                f"policies: {self.shield.name!r} is one map for all devices; give all one policy, or each device a "
-                "shield of its own"
-            )
+            reason = unmet(policy, self.shield)
+            if reason is not None:
+                raise InputError(f"policies: {reason}; make it by fedveil.config.shield_for(policy)")
 
     def begin(self, game: Game, fleet: Fleet | None = None) -> Run:
         """Return a run of a game that is ready for its first round; see `fedveil.federation.run.begin`."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedveil.shields.dp.noise import KINDS, NoiseShield
 from fedveil.shields.message import Kind
-from fedveil.shields.shield import Chain, Shield
+from fedveil.shields.shield import members
 
 if TYPE_CHECKING:
     from fedveil.certificates import Certificate
@@ -35,14 +34,6 @@ def spent_in(run: Run) -> tuple[Certificate, ...]:
     most = int(rounds_spoken(run).max(initial=0))
     return tuple(
         shield.spent(most)
-        for shield in _members(run.shield)
+        for shield in members(run.shield)
         if isinstance(shield, NoiseShield) and KINDS[shield.place] is Kind.UPDATE
     )
-
-
-def _members(shield: Shield) -> Iterator[Shield]:
-    if isinstance(shield, Chain):
-        for member in shield.shields:
-            yield from _members(member)
-    else:
-        yield shield

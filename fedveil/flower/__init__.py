@@ -2,11 +2,11 @@
 
 Nothing here is imported before it is used: `import fedveil` works without Flower.
 
-A site: `mod.py` has `shield_mod`, the one line in an existing app; `policy_file.py` reads what the person at a site
-writes; `ledger.py` and `spending.py` hold what was spent; `records.py` turns Flower's records into flat updates.
-Games: `server.py`, `node.py`, and `protocol.py` for what both agree on; `new_app.py` writes an app, `study_cell.py` is
-the engine of studies. Deployments on one machine: `loopback.py`, with `processes.py` and `tls.py`. An auditor:
-`capture.py` keeps what a server receives, `captured.py` reads it, `shadows.py` runs shadow nodes.
+A site: `mod.py` has `shield_mod`, the one line in an existing app; `site_shield.py` builds the shield that a site's
+policy asks for; `ledger.py` and `spending.py` hold what was spent; `records.py` turns Flower's records into flat
+updates. Games: `server.py`, `node.py`, and `protocol.py` for what both agree on; `new_app.py` writes an app,
+`study_cell.py` is the engine of studies. Deployments on one machine: `loopback.py`, with `processes.py` and `tls.py`.
+An auditor: `capture.py` keeps what a server receives, `captured.py` reads it, `shadows.py` runs shadow nodes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fedveil.flower.loopback import Loopback as Loopback
     from fedveil.flower.mod import shield_mod as shield_mod
     from fedveil.flower.node import client_app as client_app
-    from fedveil.flower.policy_file import SitePolicy as SitePolicy
     from fedveil.flower.server import server_app as server_app
     from fedveil.flower.shadows import shadow_updates as shadow_updates
     from fedveil.flower.spending import Cost as Cost

@@ -23,10 +23,11 @@ from flwr.app import ConfigRecord, Context, Error, Message
 from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.common.constant import ErrorCode
 
+from fedveil.config.policy import read_policy
 from fedveil.core.errors import InputError
+from fedveil.core.policy import MOD_PREFIX, Policy
 from fedveil.core.randomness import torch_generator
 from fedveil.flower.ledger import Ledger, LedgerError, Reading, Totals
-from fedveil.flower.policy_file import OWN, SitePolicy
 from fedveil.flower.records import (
     Answer,
     Arrays,
@@ -38,9 +39,10 @@ from fedveil.flower.records import (
     received_arrays,
 )
 from fedveil.flower.secret_noise import keep_secret, secret_generator
-from fedveil.flower.spending import Cost, costs_of, epsilon_of, members
+from fedveil.flower.site_shield import own_values, site_shield, zoos_in
+from fedveil.flower.spending import Cost, costs_of, epsilon_of, exhausted
 from fedveil.shields import message as shielding
-from fedveil.shields.shield import Shield, ShieldError
+from fedveil.shields.shield import Shield, ShieldError, members
 
 POLICY_KEY = "fedveil-policy"
 """The key of the node config that names the site's policy."""
@@ -124,10 +126,10 @@ class _Exchange:
                 f"{kind!r}: a site answers train, evaluate and query messages; give the server its first weights",
             )
         policy = _or(NO_POLICY, self._policy)
-        shield = _or(NO_POLICY, policy.make)
+        shield = _or(NO_POLICY, lambda: site_shield(policy))
         shield_name = repr(shield)
         costs = costs_of(shield)
-        ledger = Ledger(policy.ledger, self.wait)
+        ledger = Ledger(Path(policy.ledger), self.wait)
         with _claimed(ledger):
             reading = _or(NO_LEDGER, lambda: self._checked(ledger))
             _or(NO_LEDGER, lambda: ledger.begin(reading))
@@ -167,14 +169,14 @@ class _Exchange:
             self._remember(ledger, written)
             return Message(content, reply_to=self.original)
 
-    def _policy(self) -> SitePolicy:
+    def _policy(self) -> Policy:
         path = self.context.node_config.get(POLICY_KEY, self.default_policy)
         if not isinstance(path, str | Path) or not str(path):
             raise InputError(
                 f"node config: {POLICY_KEY} names no file; start the node with --node-config "
                 f"'{POLICY_KEY}=\"policy.toml\"'"
             )
-        return SitePolicy.read(path)
+        return read_policy(path)
 
     def _checked(self, ledger: Ledger) -> Reading:
         """Read the ledger; it must still hold the last entry that this node remembers."""
@@ -213,11 +215,11 @@ class _Exchange:
         return _or(NOT_ALLOWED, lambda: answer_of(reply.content, received))
 
     def _shielded(
-        self, policy: SitePolicy, shield: Shield, received: Arrays, trained: Arrays, reading: Reading
+        self, policy: Policy, shield: Shield, received: Arrays, trained: Arrays, reading: Reading
     ) -> tuple[Arrays, Figures]:
         """Return the arrays as they may leave, and what the shield did to the update."""
         _or(NOT_ALLOWED, lambda: check_same(received, trained))
-        layout = next((zoo.segments for part in members(shield) for zoo in getattr(part, "zoos", {}).values()), ())
+        layout = next((zoo.segments for zoo in zoos_in(shield).values()), ())
         flat_layout = _or(NOT_SHIELDED, lambda: FlatLayout.of(received, layout))
         if not flat_layout.keys:
             raise Refusal(NOT_ALLOWED, "no array of floating-point numbers")
@@ -229,7 +231,7 @@ class _Exchange:
         else:
             generator = torch_generator(self.seed, "shield", number, self.context.node_id)
         context = shielding.Context(
-            self.context.node_id, number, generator, data=policy.known(shield), segments=flat_layout.segments
+            self.context.node_id, number, generator, data=own_values(policy, shield), segments=flat_layout.segments
         )
         update = shielding.Message(shielding.Kind.UPDATE, flat_layout.update(received, trained))
         try:
@@ -238,7 +240,7 @@ class _Exchange:
             raise Refusal(NOT_SHIELDED, str(fault)) from None
         arrays = _or(NOT_SHIELDED, lambda: flat_layout.moved(received, sent.values))
         figures = {"l2": damage.l2, "linf": damage.linf, "cosine": damage.cosine, "bytes": damage.bytes}
-        return arrays, {f"{OWN}{name}": value for name, value in figures.items()}
+        return arrays, {f"{MOD_PREFIX}{name}": value for name, value in figures.items()}
 
 
 def _origin(answer: Answer) -> str:
@@ -246,23 +248,23 @@ def _origin(answer: Answer) -> str:
     return "fitins.parameters" if answer.legacy else str(answer.record)
 
 
-def _check_allowed(policy: SitePolicy, answer: Answer) -> None:
+def _check_allowed(policy: Policy, answer: Answer) -> None:
     for name in answer.figures:
         if name not in policy.metrics:
             raise Refusal(NOT_ALLOWED, f"{policy.path}: metrics: does not allow {name!r}, which the app would send")
 
 
-def _check_budget(policy: SitePolicy, reading: Reading, costs: tuple[Cost, ...], updating: bool) -> None:
+def _check_budget(policy: Policy, reading: Reading, costs: tuple[Cost, ...], updating: bool) -> None:
     budget, figures = policy.budget, reading.count("figures")
     if not updating and budget.evaluations is not None:
         why = f"all {budget.evaluations} evaluations of the budget are sent" if figures >= budget.evaluations else None
     else:
-        why = budget.spent_by(reading.costs, reading.count("update"), costs)
+        why = exhausted(budget, reading.costs, reading.count("update"), costs)
     if why is not None:
         raise Refusal(NO_BUDGET, f"{policy.ledger}: {why}")
 
 
-def _totals(policy: SitePolicy, reading: Reading, costs: tuple[Cost, ...], updating: bool) -> Totals:
+def _totals(policy: Policy, reading: Reading, costs: tuple[Cost, ...], updating: bool) -> Totals:
     delta = policy.budget.delta or (DELTA if policy.budget.epsilon is None else 0.0)
     epsilon = epsilon_of([*reading.costs, *(costs if updating else ())], delta)
     return Totals(
@@ -274,9 +276,9 @@ def _totals(policy: SitePolicy, reading: Reading, costs: tuple[Cost, ...], updat
 
 
 def _spent(totals: Totals) -> Figures:
-    figures: Figures = {f"{OWN}messages": totals.updates}
+    figures: Figures = {f"{MOD_PREFIX}messages": totals.updates}
     if totals.epsilon is not None:
-        figures |= {f"{OWN}epsilon": totals.epsilon, f"{OWN}delta": totals.delta}
+        figures |= {f"{MOD_PREFIX}epsilon": totals.epsilon, f"{MOD_PREFIX}delta": totals.delta}
     return figures
 
 

@@ -18,7 +18,7 @@ from fedveil.federation.fleet import Answers, HomeFleet
 from fedveil.federation.rounds import seat_locally
 from fedveil.flower import protocol
 from fedveil.flower.secret_noise import keep_updates_secret
-from fedveil.flower.spending import members
+from fedveil.shields.shield import members
 from fedveil.shields.unread import Unread
 
 if TYPE_CHECKING:

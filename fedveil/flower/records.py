@@ -19,7 +19,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from torch import Tensor
 
 from fedveil.core.errors import InputError
-from fedveil.flower.policy_file import COUNT
+from fedveil.core.policy import COUNT
 from fedveil.updates.segments import Segment
 
 Arrays = dict[str, npt.NDArray[Any]]

@@ -1,8 +1,8 @@
-"""Noise that nobody can take off again: drawn from the operating system's randomness, number by number.
+"""Noise that nobody can subtract again: drawn from the operating system's randomness, number by number.
 
-torch seeds its generator with 32 bits, which a server tries out in minutes: it knows some numbers of an update (those
-of dead units are 0), so it sees some of the noise. And the generator is linear: whoever sees enough of what it drew
-computes the rest. On a real site noise must not come from it.
+torch seeds its generator with 32 bits, and a server can try all seeds in minutes: it knows some numbers of an update
+(those of dead units are 0), so it sees some of the noise. Moreover the generator is linear: anybody who sees enough of
+its numbers can compute the rest. At a real site noise must not come from it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 
-from fedveil.flower.spending import members
 from fedveil.shields.dp.gaussian import DPGaussian
 from fedveil.shields.dp.laplace import DPLaplace
-from fedveil.shields.message import Context, Damage, Kind, Message
-from fedveil.shields.shield import Shield, ShieldError
+from fedveil.shields.message import Context, Kind
+from fedveil.shields.shield import Answer, Shield, members
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,7 +29,7 @@ _WORDS = 624
 """32-bit words in the state of a Mersenne twister."""
 
 _HEAD = 24
-"""Bytes before those words in `torch.Generator.get_state()`: seed, how many are left, which comes next."""
+"""Bytes before those words in `torch.Generator.get_state()`: seed, how many words are left, which comes next."""
 
 
 def secret_generator() -> torch.Generator:
@@ -46,27 +45,28 @@ def secret_generator() -> torch.Generator:
 def keep_secret(shield: Shield) -> None:
     """Let a Gaussian or Laplace shield draw from the operating system, whatever generator it is given."""
     if isinstance(shield, DPGaussian):
-        _draw_by(shield, lambda own: shield.deviation * ndtri(own))
+        _draw_by(shield, lambda uniform: shield.deviation * ndtri(uniform))
     elif isinstance(shield, DPLaplace):
-        _draw_by(shield, lambda own: -shield.scale * np.sign(own - 0.5) * np.log1p(-2 * np.abs(own - 0.5)))
+        _draw_by(
+            shield,
+            lambda uniform: -shield.scale * np.sign(uniform - 0.5) * np.log1p(-2 * np.abs(uniform - 0.5)),
+        )
 
 
 def keep_updates_secret(shield: Shield) -> None:
-    """Let a run's shield, whose generators derive from a seed that the server knows, draw for updates in secret."""
+    """Let a run's shield draw for updates in secret: its generators derive from a seed that the server knows."""
     for member in members(shield):
         keep_secret(member)
     plain = shield.apply_all
 
-    def apply_all(
-        updates: Tensor, contexts: Sequence[Context], kind: Kind = Kind.UPDATE
-    ) -> list[tuple[Message, Damage] | ShieldError]:
+    def apply_all(updates: Tensor, contexts: Sequence[Context], kind: Kind = Kind.UPDATE) -> list[Answer]:
         return plain(updates, [replace(context, generator=secret_generator()) for context in contexts], kind)
 
     shield.apply_all = apply_all  # type: ignore[method-assign]
 
 
 def _draw_by(shield: DPGaussian | DPLaplace, law: Callable[[Floats], Floats]) -> None:
-    """Make noise of uniform numbers by the inverse of its law."""
+    """Compute noise from uniform numbers by the inverse of its distribution function."""
 
     def noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
         return torch.from_numpy(law(_uniform(math.prod(shape)))).reshape(shape)
@@ -75,6 +75,6 @@ def _draw_by(shield: DPGaussian | DPLaplace, law: Callable[[Floats], Floats]) ->
 
 
 def _uniform(number: int) -> Floats:
-    """Return numbers strictly between 0 and 1, of 52 random bits each; with 53 the last would be rounded to 1."""
+    """Return numbers strictly between 0 and 1, of 52 random bits each; with 53 bits the largest would round to 1."""
     bits = np.frombuffer(os.urandom(8 * number), dtype=np.uint64) >> np.uint64(12)
     return np.asarray((bits.astype(np.float64) + 0.5) * 2.0**-52)

@@ -19,7 +19,8 @@ from fedveil.core.arrays import FloatArray
 from fedveil.core.errors import InputError
 from fedveil.core.figures import Estimate
 from fedveil.data.attribute_data import AttributeData, Split
-from fedveil.federation.release import released_records
+from fedveil.federation.heads import score_outputs
+from fedveil.federation.release import Releases, released_records
 from fedveil.federation.run import Run
 from fedveil.games.attri_fed.certifying import fit_code, held_out_terms, sender_columns
 from fedveil.games.attri_fed.code import RateCode
@@ -105,10 +106,13 @@ class Released(ReleasedRecords):
     reach: int | None
 
     @classmethod
-    def of_run(cls, run: Run, reach: int | None, *, draws: int = 1000, seed: int = 0) -> Released:
+    def of_run(
+        cls, run: Run, reach: int | None, *, draws: int = 1000, seed: int = 0, releases: Releases | None = None
+    ) -> Released:
         """Return what a run's people send, with the accuracy of the game's own head."""
-        records = released_records(run)
-        accuracy = run.score_outputs(seed=seed, draws=draws).accuracy
+        releases = releases or Releases(run)
+        records = released_records(run, releases)
+        accuracy = score_outputs(run, seed=seed, draws=draws, releases=releases).accuracy
         return cls(records.values, records.senders, accuracy, reach, dealt_at_random=records.dealt_at_random)
 
 

@@ -1,6 +1,7 @@
 """Shields: what a device does to a message before it leaves, or to its records before it works with them.
 
-`shield.py` is the base with identity and chain; `message.py` what it acts on; one file holds each other shield.
+`shield.py` has the base, the identity and chains; `message.py` what a shield acts on; `policies.py` the shield that a
+policy asks for. Each other shield has a file, or a folder with its mathematics.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from fedveil.shields.dp.gaussian import DPGaussian as DPGaussian
     from fedveil.shields.dp.laplace import DPLaplace as DPLaplace
     from fedveil.shields.drop_columns import DropColumns as DropColumns
-    from fedveil.shields.forms import shield_for as shield_for
     from fedveil.shields.message import LEAVING as LEAVING
     from fedveil.shields.message import Context as Context
     from fedveil.shields.message import Damage as Damage

@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 class CertifiedChannel(Shield):
     """Release r·min(1, R/‖r‖) + N(0, σ²I), once per person.
 
-    Symbols: R the radius, σ the noise's deviation, K the attribute's number of values.
+    Symbols: R the radius, σ the standard deviation of the noise, K the attribute's number of values.
     Guarantee: whatever the extractor learned, and even if it reads u, any attacker's advantage on a binary u is at
     most 2Φ(R/σ) − 1 (two clipped points differ by at most 2R; Neyman–Pearson); `release.certify_…` gives the
     bound for K values and priors. It covers one release per person and says nothing about weights,
     updates or outputs, which pass unchanged.
+
+    Attributes:
+        sigma: the standard deviation σ of the noise on each coordinate of a representation.
+        radius: the norm R to which a representation is clipped before the noise is added.
     """
 
     name = "certified channel"
@@ -39,15 +43,15 @@ class CertifiedChannel(Shield):
     @property
     def release(self) -> GaussianRelease:
         """The channel's certificates: `.certify_advantage(values)`, `.certify_accuracy(priors)`, …."""
-        from fedveil.certificates import GaussianRelease  # half a second that an unshielded run need not wait
+        from fedveil.certificates import GaussianRelease  # takes half a second to import
 
         return GaussianRelease(radius=self.radius, sigma=self.sigma, norm_enforced_at_release=True)
 
     def certificates(self, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
         """Certify advantage, balanced accuracy and accuracy on an attribute of K values with these priors."""
-        known = len(np.asarray(priors))
-        if known != values:
-            raise InputError(f"certified channel: {known} priors for {values} values; give one for each")
+        given = len(np.asarray(priors))
+        if given != values:
+            raise InputError(f"certified channel: {given} priors for {values} values; give one for each")
         release = self.release
         return (
             release.certify_advantage(values),

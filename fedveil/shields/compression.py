@@ -1,35 +1,57 @@
-"""Model compression: share only the largest coordinates of an update."""
+"""Model compression: send only the largest coordinates of an update."""
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
+from torch import Tensor
 
 from fedveil.core.errors import InputError
-from fedveil.shields.layers import Over, check_over, parts
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Shield
+from fedveil.updates.segments import checked
 
 POSITION = 4
-"""Bytes that say where in an update a number stands."""
+"""Bytes that give the position of a number in an update."""
+
+Over = Literal["update", "layer"]
+"""All of an update together, or each tensor separately; a layer's weights and its biases are two tensors."""
+
+
+def check_over(name: str, over: Over) -> Over:
+    """Refuse anything but "update" and "layer"."""
+    if over not in ("update", "layer"):
+        raise InputError(f"{name}: over must be 'update' (all of it together) or 'layer' (each tensor); got {over!r}")
+    return over
+
+
+def parts(rows: Tensor, over: Over, context: Context) -> list[slice]:
+    """Return the columns of each part of the updates."""
+    if over == "update":
+        return [slice(0, rows.shape[1])]
+    if not context.segments:
+        raise InputError("over 'layer' needs the update's layers, and the context names none; use over 'update'")
+    checked(rows, context.segments)
+    return [slice(segment.start, segment.stop) for segment in context.segments if segment.stop > segment.start]
 
 
 class Compression(Shield):
     """Send the k = ⌈keep·d⌉ coordinates of an update that are largest in magnitude; the others are 0.
 
-    Symbols: d the update's length, or a tensor's where k are sent of each.
-    Guarantee: none. What is sent is sent exactly, and which coordinates are largest tells something as well.
+    Symbols: d the update's length, or a tensor's length if k are sent of each.
+    Guarantee: none. What is sent is sent exactly, and which coordinates are largest reveals something as well.
     One name for three: "model compression" (TAPPFL), "gradient sparsification" (RecUP-FL) and "pruning" all threshold
-    magnitudes so that a given share is left (`sparsify` is this with p = 1 − keep). Here it is the update's, as in Zhu,
-    Liu and Han (2019), whom both cite; TAPPFL's text thresholds the parameters, which would send most of the start
-    weights back and forth.
-    Ties go to either; exactly k are sent. `bytes` counts k values with a 32-bit position each, or the whole
-    update where that is shorter.
+    magnitudes so that a given share is left (`sparsify` is this with p = 1 − keep). Here the update is thresholded, as
+    in Zhu, Liu and Han (2019), whom both cite; TAPPFL's text thresholds the parameters, which would send most of the
+    start weights back and forth.
+    Ties are broken arbitrarily; exactly k are sent. `bytes` counts k values with a 32-bit position each, or the whole
+    update if that is shorter.
 
     Attributes:
         keep: the share of an update's coordinates that is sent, in (0, 1].
-        over: the largest of the whole update, or of each layer's weights and biases by themselves.
+        over: the largest of the whole update, or of each layer's weights and biases separately.
     """
 
     name = "compression"
@@ -41,7 +63,7 @@ class Compression(Shield):
         self.keep, self.over = keep, check_over(self.name, over)
 
     def kept(self, length: int) -> int:
-        """Return how many of so many coordinates are sent: at least one.
+        """Return how many coordinates of this many are sent: at least one.
 
         >>> Compression(0.1).kept(30), Compression(0.3).kept(10), Compression(0.001).kept(10)
         (3, 3, 1)
@@ -52,10 +74,10 @@ class Compression(Shield):
         """Set all but the largest coordinates of each row to 0."""
         rows = message.values.flatten(1)
         sent, coordinates = torch.zeros_like(rows), 0
-        for part in parts(rows, self.over, context):
-            own, kept = rows[:, part], self.kept(part.stop - part.start)
-            places = own.abs().topk(kept, dim=1, sorted=False).indices
-            sent[:, part].scatter_(1, places, own.gather(1, places))
+        for columns in parts(rows, self.over, context):
+            part, kept = rows[:, columns], self.kept(columns.stop - columns.start)
+            largest = part.abs().topk(kept, dim=1, sorted=False).indices
+            sent[:, columns].scatter_(1, largest, part.gather(1, largest))
             coordinates += kept
         encoded = len(rows) * coordinates * (rows.element_size() + POSITION)
         return message.with_values(sent.view(message.values.shape), encoded)

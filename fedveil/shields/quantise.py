@@ -1,4 +1,4 @@
-"""Quantisation: send every number of an update in b bits, rounded at random so that nothing is biased."""
+"""Quantisation: send every number of an update in b bits, rounded at random without bias."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from fedveil.core.errors import InputError
-from fedveil.shields.compression import POSITION
-from fedveil.shields.layers import Over, check_over, parts
+from fedveil.shields.compression import POSITION, Over, check_over, parts
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Shield
 
@@ -18,16 +17,16 @@ class Quantise(Shield):
     """Send s/L·⌊v·L/s + U⌋ for every number v of an update, with U uniform on [0, 1).
 
     Symbols: s the largest magnitude of the update or the tensor, L = 2^(b−1) − 1, b the bits; codes lie in −L … L.
-    So E[sent] = v, its variance is at most (s/L)²/4, and no number moves by s/L or more; 0 stays 0, and so does a
-    number of magnitude s. Alistarh et al. (2017, QSGD), with the largest magnitude in place of the norm; b = 2 is Wen
-    et al. (2017, TernGrad).
-    Guarantee: none. The rounding is bounded and its size follows the update's, so no ε is finite.
-    In a chain it stands last: what a later shield changes is no longer on the grid, and is counted in full.
-    `bytes` counts b bits for each number, or for those that are not 0, with a 32-bit position each, where that is
-    shorter; and each scale s as a number of the update's own precision.
+    So E[sent] = v, its variance is at most (s/L)²/4, and no number moves by s/L or more; numbers of magnitude 0 and s
+    do not move. Alistarh et al. (2017, QSGD), with the largest magnitude in place of the norm; b = 2 is Wen et al.
+    (2017, TernGrad).
+    Guarantee: none. The rounding is bounded and its size depends on the update, so no ε is finite.
+    In a chain it should stand last: numbers that a later shield changes are no longer on the grid, and are counted in
+    full. `bytes` counts b bits for each number, or, if that is shorter, for each nonzero number with a 32-bit position;
+    and each scale s as a number of the update's precision.
 
     Attributes:
-        bits: how many bits a number takes, its sign included, from 2 to 16.
+        bits: how many bits a number takes, including its sign, from 2 to 16.
         over: one scale for the whole update, or one for each layer's weights and one for its biases.
     """
 
@@ -41,7 +40,7 @@ class Quantise(Shield):
 
     @property
     def levels(self) -> int:
-        """How many steps L lie between 0 and the largest magnitude.
+        """The number of steps L between 0 and the largest magnitude.
 
         >>> Quantise(2).levels, Quantise(8).levels
         (1, 127)
@@ -53,8 +52,8 @@ class Quantise(Shield):
         rows = message.values.flatten(1)
         drawn = torch.rand(rows.shape, generator=context.generator, dtype=torch.float64).to(rows.device)
         sent, scales = torch.zeros_like(rows), 0
-        for part in parts(rows, self.over, context):
-            sent[:, part] = self._rounded(rows[:, part].double(), drawn[:, part]).to(rows.dtype)
+        for columns in parts(rows, self.over, context):
+            sent[:, columns] = self._rounded(rows[:, columns].double(), drawn[:, columns]).to(rows.dtype)
             scales += 1
         return message.with_values(sent.view(message.values.shape), self._bytes(sent, scales))
 
@@ -65,7 +64,7 @@ class Quantise(Shield):
         return codes / self.levels * scale
 
     def _bytes(self, sent: Tensor, scales: int) -> int:
-        filled: list[int] = (sent != 0).sum(dim=1).tolist()
-        each = [min(sent.shape[1] * self.bits, count * (self.bits + 8 * POSITION)) for count in filled]
+        nonzero: list[int] = (sent != 0).sum(dim=1).tolist()
+        each = [min(sent.shape[1] * self.bits, count * (self.bits + 8 * POSITION)) for count in nonzero]
         codes = sum(math.ceil(bits / 8) for bits in each)
         return codes + len(sent) * scales * sent.element_size()

@@ -1,4 +1,4 @@
-"""What shields that work record by record share: the records behind an update, and whether they really made it."""
+"""The records behind an update, for shields that work record by record, and whether the update follows from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def samples_of(name: str, context: Context) -> Samples:
 
 
 def step_of(name: str, samples: Samples) -> float:
-    """Return what the mean gradient was multiplied by; nothing is sent where the update is no such product."""
+    """Return what the mean gradient was multiplied by; nothing is sent if the update is no such product."""
     if samples.step is None:
         raise ShieldError(
             f"{name}: no record's share of this update can be told; it needs one step of plain SGD over all records of "
@@ -34,24 +34,25 @@ def step_of(name: str, samples: Samples) -> float:
 
 
 def alike(contexts: Sequence[Context]) -> list[list[int]]:
-    """Return the places of contexts that share a network and its tensors: these go through it as one batch."""
+    """Return the indices of contexts that share a network and its tensors: these go through it as one batch."""
     groups: dict[tuple[int, str, int], list[int]] = {}
-    for place, context in enumerate(contexts):
+    for index, context in enumerate(contexts):
         if context.samples is not None:
-            own = context.samples
-            groups.setdefault((id(own.network), own.player, hash(context.segments)), []).append(place)
+            samples = context.samples
+            groups.setdefault((id(samples.network), samples.player, hash(context.segments)), []).append(index)
         else:
-            groups.setdefault((0, "", place), []).append(place)
+            groups.setdefault((0, "", index), []).append(index)
     return list(groups.values())
 
 
-def check_made(name: str, true: Tensor, made: Tensor, weights: Tensor) -> None:
-    """Refuse unless the records give the update: each row to a thousandth, or to the rounding of the weights' own size.
+def check_recomputed(name: str, true: Tensor, recomputed: Tensor, weights: Tensor) -> None:
+    """Refuse an update that does not follow from its records.
 
-    Batch norm across records, dropout, and another shield's work before this one are found here.
+    Each row must agree to a thousandth, or to the rounding error of numbers as large as the weights. This detects batch
+    norm across records, dropout, and another shield before this one.
     """
-    allowed = 1e-3 * _norms(made) + 4 * torch.finfo(true.dtype).eps * torch.linalg.vector_norm(weights.double())
-    if bool((_norms(true.double() - made.double()) > allowed).any()):
+    allowed = 1e-3 * _norms(recomputed) + 4 * torch.finfo(true.dtype).eps * torch.linalg.vector_norm(weights.double())
+    if bool((_norms(true.double() - recomputed.double()) > allowed).any()):
         raise ShieldError(
             f"{name}: the records' own gradients do not add up to this update (batch norm across records, dropout, or "
             "another shield before this one?); nothing is sent"

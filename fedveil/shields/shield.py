@@ -1,9 +1,9 @@
-"""Shield: what a device does to a message before it leaves."""
+"""Shield: what a device does to a message before it leaves; the identity, chains, and many devices at once."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,59 +22,51 @@ if TYPE_CHECKING:
 
 
 TRAINED = frozenset({Kind.GRADIENT, Kind.UPDATE, Kind.PARAMETERS})
-"""Messages that training made: where one is not finite, training failed, and no shield can mend that."""
+"""Messages that result from training: if one is not finite, training failed, and no shield can repair that."""
 
 
 class ShieldError(InputError):
     """A shield could not do its work: nothing is sent."""
 
 
-def check_shape(message: Message, context: Context) -> None:
-    """Refuse an update that is not as long as the model says."""
-    if message.kind in TRAINED and context.segments:
-        expected, given = context.segments[-1].stop, message.values[:1].numel()
-        if len(message.values) and given != expected:
-            raise ShieldError(
-                f"the {message.kind} has {given} numbers where the model has {expected}, so nothing is sent"
-            )
+Answer = tuple[Message, Damage] | ShieldError
+"""What leaves a device, with what the shield did to it; or why nothing leaves."""
 
 
 class Shield(ABC):
     """`apply(message, context) → (message, damage)`.
 
-    A shield names the kinds of messages that it acts on; all others pass unchanged. It fails closed:
-    whatever goes wrong inside raises `ShieldError`, and the device sends nothing. One that acts on `Kind.INPUT`
-    changes a device's records before anything else sees them; if it fails, there is no run.
+    A shield names the kinds of messages that it acts on; all others pass unchanged. It fails closed: whatever goes
+    wrong inside raises `ShieldError`, and the device sends nothing. A shield that acts on `Kind.INPUT` changes a
+    device's records before anything else sees them; if it fails, there is no run.
     """
 
     name: str = "shield"
     acts_on: frozenset[Kind] = LEAVING
     certifies: frozenset[Kind] = frozenset()
-    """Kinds of messages whose certificate this shield's own work gives; a chain keeps it true for them."""
-    form: str | None = None
-    """What a policy calls what this does; a policy that asks for another form is not met."""
-    by_device: bool = False
-    """Whether it does for each device what that device's own policy says."""
+    """Kinds of messages for which this shield's work gives a certificate; a chain keeps it valid for them."""
+    by_device: frozenset[str] = frozenset()
+    """Settings that this shield reads from each device's policy; all others are the same for all devices."""
     reads_label: bool = False
-    """Whether records are changed by what their label is: a model may then not be judged on changed records."""
+    """Whether the change to a record depends on its label: a model may then not be judged on changed records."""
     by_record: bool = False
-    """Whether it needs `Context.samples`, what an update was computed from, record by record."""
+    """Whether it needs `Context.samples`, the records behind an update one by one."""
 
     def prepared(self, data: AttributeData, seed: int) -> Shield:
-        """Return the shield with what all devices are told beforehand, learned from these training records alone."""
+        """Return the shield with what all devices know beforehand, learned from these training records alone."""
         return self
 
     def certificates(self, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
-        """Return what no observer can beat on an attribute of so many values with these priors; by default nothing."""
+        """Return what no observer can beat on an attribute with this many values and these priors; default: nothing."""
         return ()
 
     def certificates_on(
         self, data: AttributeData, rows: IntArray, attribute: str, seed: int
     ) -> tuple[Certificate, ...]:
-        """Return what people not used in preparing the shield show that no observer can beat; by default nothing.
+        """Return what no observer can beat, as people show who were not used to prepare the shield; default: nothing.
 
-        Called on a prepared shield with people whom it has never seen, and about what is shown of one of them. A chain
-        returns nothing: its other members may change what this one saw, or read u behind it.
+        Called on a prepared shield, with rows of people whom it has never seen, about what is shown of one of them. A
+        chain returns nothing: its other members may change what this one saw, or read u behind it.
         """
         return ()
 
@@ -83,31 +75,40 @@ class Shield(ABC):
         """Return the message as it may leave."""
 
     def change_all(self, updates: Tensor, contexts: Sequence[Context]) -> Tensor | None:
-        """Return many devices' updates as they may leave, one row each, or None: to be changed one by one.
+        """Return many devices' updates as they may leave, one row each; None: change them one by one.
 
-        A shield whose work is faster for many devices together overrides this. The rows given are not to be written
-        to. Where it raises, the devices are tried in smaller batches, so that only those who fail are silent.
+        A shield that is faster for many devices together overrides this. It must not write to the rows given. If it
+        raises, the devices are tried in smaller batches, so that only those that fail are silent.
         """
         return None
 
-    def apply_all(
-        self, updates: Tensor, contexts: Sequence[Context], kind: Kind = Kind.UPDATE
-    ) -> list[tuple[Message, Damage] | ShieldError]:
-        """Shield one update of each device; where that cannot be done for one, its place holds the error.
+    def apply_all(self, updates: Tensor, contexts: Sequence[Context], kind: Kind = Kind.UPDATE) -> list[Answer]:
+        """Shield one update of each device, as one batch if possible; a device that fails has the error instead.
 
-        All others' updates leave as if that device had not been there.
+        All other updates leave as if that device had not been there.
         """
-        from fedveil.shields.batch import apply_all
-
-        return apply_all(self, updates, contexts, kind)
+        if updates.ndim != 2 or len(updates) != len(contexts):
+            raise InputError(
+                f"shield {self.name!r}: updates of shape {tuple(updates.shape)} for {len(contexts)} devices; "
+                "give one row for each"
+            )
+        messages = [Message(kind, updates[index : index + 1]) for index in range(len(updates))]
+        if not _batched(self) or kind not in self.acts_on:
+            return [_applied(self, message, context) for message, context in zip(messages, contexts, strict=True)]
+        answers = _shielded(self, messages, list(contexts), updates)
+        speaking = [index for index, answer in enumerate(answers) if isinstance(answer, Message)]
+        sent = [answer for answer in answers if isinstance(answer, Message)]
+        true = updates if len(speaking) == len(updates) else updates[speaking]
+        damages = iter(Damage.of_rows(true, _stacked(sent, updates), [message.bytes for message in sent]))
+        return [(answer, next(damages)) if isinstance(answer, Message) else answer for answer in answers]
 
     def apply(self, message: Message, context: Context) -> tuple[Message, Damage]:
         """Shield a message, and measure what that did to it."""
         if message.kind not in self.acts_on:
             return message, Damage.between(message.values, message.values, message.bytes)
-        check_shape(message, context)
+        _check_shape(message, context)
         if message.kind in TRAINED and not torch.isfinite(message.values).all():
-            raise ShieldError(f"the {message.kind} holds NaN or infinite numbers, so nothing is sent")
+            raise _not_finite(message.kind)
         true = message.values.clone()  # a shield may change numbers in place; the damage is measured all the same
         try:
             sent = self.change(message, context)
@@ -115,16 +116,16 @@ class Shield(ABC):
         except ShieldError:
             raise
         except Exception as fault:
-            raise ShieldError(f"shield {self.name!r} failed, so nothing is sent: {fault}") from fault
+            raise _as_shield_error(self, fault) from fault
         if not usable:
-            raise ShieldError(f"shield {self.name!r} made an unusable message (shape or NaN), so nothing is sent")
+            raise _unusable(self)
         if sent is message and not torch.equal(true, sent.values):
-            sent = sent.with_values(sent.values)  # changed in place: a shorter form that it had holds no longer
+            sent = sent.with_values(sent.values)  # changed in place: its former short encoding is no longer valid
         return sent, Damage.between(true, sent.values, sent.bytes)
 
     def __repr__(self) -> str:
-        made = {name: value for name, value in vars(self).items() if not name.endswith("_")}  # not what it learned
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in made.items())})"
+        settings = {name: value for name, value in vars(self).items() if not name.endswith("_")}  # not what it learned
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
 
 class Identity(Shield):
@@ -138,12 +139,12 @@ class Identity(Shield):
 
 
 class Chain(Shield):
-    """Several shields, one after another; one that fails stops them all.
+    """Several shields, one after another; if one fails, nothing is sent.
 
-    A member's certificate is the chain's. What stands before it does not matter: the bound holds for whatever is sent
-    into it, even u itself. What stands behind it works on its output, and no processing of an output tells more than
-    the output does. That this is all it works on is seen to: later members' contexts hold no records, no model and no
-    policy, and their randomness does not tell the noise.
+    A member's certificate is also the chain's. What stands before the member does not matter: the bound holds for
+    whatever is sent into it, even u itself. What stands behind it works on its output, and no processing of an output
+    reveals more than the output does. The chain ensures that later members work on nothing else: their contexts hold no
+    records, no model and no policy, and their randomness does not reveal the noise.
     """
 
     def __init__(self, shields: Sequence[Shield]) -> None:
@@ -152,10 +153,6 @@ class Chain(Shield):
         self.acts_on = frozenset().union(*(shield.acts_on for shield in self.shields))
         self.certifies = frozenset().union(*(shield.certifies for shield in self.shields))
         self.reads_label = any(shield.reads_label for shield in self.shields)
-        forms = {shield.form for shield in self.shields} - {None}
-        self.form = forms.pop() if len(forms) == 1 else None
-        self.by_device = all(shield.by_device for shield in self.shields if shield.form is not None)
-        self.reads_label = any(shield.reads_label for shield in self.shields)
         self.by_record = any(shield.by_record for shield in self.shields)
 
     def __repr__(self) -> str:
@@ -163,24 +160,177 @@ class Chain(Shield):
 
     def prepared(self, data: AttributeData, seed: int) -> Chain:
         """Prepare each shield, all on the same records: none sees what the others would have left of them."""
-        ready = [shield.prepared(data, child_seed(seed, "link", link)) for link, shield in enumerate(self.shields)]
-        return Chain(ready)
+        return Chain(
+            [shield.prepared(data, child_seed(seed, "link", link)) for link, shield in enumerate(self.shields)]
+        )
 
     def certificates(self, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
         """Return all members' certificates: each of them holds."""
-        return tuple(one for shield in self.shields for one in shield.certificates(values, priors))
+        return tuple(certificate for shield in self.shields for certificate in shield.certificates(values, priors))
 
     def change(self, message: Message, context: Context) -> Message:
         """Apply each shield to what the one before it would have sent."""
         for shield in self.shields:
             message, _ = shield.apply(message, context)
             if message.kind in shield.certifies:
-                context = behind_certificate(context)
+                context = _behind_certificate(context)
         return message
 
 
-def behind_certificate(context: Context) -> Context:
+def members(shield: Shield) -> Iterator[Shield]:
+    """Return a chain's shields, or the one shield."""
+    if isinstance(shield, Chain):
+        for member in shield.shields:
+            yield from members(member)
+    else:
+        yield shield
+
+
+def _behind_certificate(context: Context) -> Context:
     """Return what a chain's later members may know: no records, no model, no policy, and fresh randomness."""
     seed = int(torch.randint(2**62, (1,), generator=context.generator))
     fresh = torch_generator(seed, "behind a certificate")
     return Context(context.device, context.round, fresh, segments=context.segments)
+
+
+def _check_shape(message: Message, context: Context) -> None:
+    """Refuse an update whose length is not the model's."""
+    if message.kind in TRAINED and context.segments:
+        expected, given = context.segments[-1].stop, message.values[:1].numel()
+        if len(message.values) and given != expected:
+            raise ShieldError(
+                f"the {message.kind} has {given} numbers where the model has {expected}, so nothing is sent"
+            )
+
+
+def _not_finite(kind: Kind) -> ShieldError:
+    return ShieldError(f"the {kind} holds NaN or infinite numbers, so nothing is sent")
+
+
+def _unusable(shield: Shield) -> ShieldError:
+    return ShieldError(f"shield {shield.name!r} made an unusable message (shape or NaN), so nothing is sent")
+
+
+def _as_shield_error(shield: Shield, fault: Exception) -> ShieldError:
+    if isinstance(fault, ShieldError):
+        return fault
+    return ShieldError(f"shield {shield.name!r} failed, so nothing is sent: {fault}")
+
+
+# Many devices at once: as one batch where the shield can, while each device fails by itself.
+
+
+def _batched(shield: Shield) -> bool:
+    """Whether a shield, or a chain's member, treats many devices together."""
+    if isinstance(shield, Chain):
+        return any(_batched(member) for member in shield.shields)
+    return type(shield).change_all is not Shield.change_all
+
+
+def _applied(shield: Shield, message: Message, context: Context) -> Answer:
+    try:
+        return shield.apply(message, context)
+    except ShieldError as fault:
+        return fault
+
+
+def _shielded(
+    shield: Shield, messages: list[Message], contexts: list[Context], rows: Tensor | None = None
+) -> list[Message | ShieldError]:
+    """Return what leaves of each device's message; `rows` is all of them in one tensor, if they already lie in one."""
+    if isinstance(shield, Chain):
+        return _through_chain(shield, messages, contexts, rows)
+    kind = messages[0].kind if messages else Kind.UPDATE
+    if not messages or kind not in shield.acts_on:
+        return list(messages)
+    if not _batched(shield):
+        applied = [_applied(shield, message, context) for message, context in zip(messages, contexts, strict=True)]
+        return [answer if isinstance(answer, ShieldError) else answer[0] for answer in applied]
+    together = _stacked(messages, messages[0].values) if rows is None else rows
+    answers: list[Message | ShieldError] = list(messages)
+    usable = _finite(together) if kind in TRAINED else torch.ones(len(together), dtype=torch.bool)
+    for index, (message, context) in enumerate(zip(messages, contexts, strict=True)):
+        try:
+            _check_shape(message, context)
+        except ShieldError as fault:
+            return [fault] * len(messages)  # they lie in one matrix, so all have the same length
+        if index == 0 and all(other.segments is context.segments for other in contexts):
+            break
+    for index in (~usable).nonzero()[:, 0].tolist():
+        answers[index] = _not_finite(kind)
+    indices = usable.nonzero()[:, 0].numpy()
+    for index, answer in zip(indices.tolist(), _changed(shield, kind, together, contexts, indices), strict=True):
+        answers[index] = answer
+    return answers
+
+
+def _through_chain(
+    chain: Chain, messages: list[Message], contexts: list[Context], rows: Tensor | None
+) -> list[Message | ShieldError]:
+    answers: list[Message | ShieldError] = list(messages)
+    speaking = list(range(len(messages)))
+    contexts = list(contexts)
+    for member in chain.shields:
+        current = [message for index in speaking if isinstance(message := answers[index], Message)]
+        changed = _shielded(member, current, [contexts[index] for index in speaking], rows)
+        for index, answer in zip(speaking, changed, strict=True):
+            answers[index] = answer
+            if isinstance(answer, Message) and answer.kind in member.certifies:
+                contexts[index] = _behind_certificate(contexts[index])
+        speaking = [index for index in speaking if isinstance(answers[index], Message)]
+        rows = None  # the messages are no longer rows of this tensor
+    return answers
+
+
+def _changed(
+    shield: Shield, kind: Kind, rows: Tensor, contexts: list[Context], indices: IntArray
+) -> list[Message | ShieldError]:
+    """Change the rows at some indices; if that fails, halve them until those that fail stand alone."""
+    if not len(indices):
+        return []
+    given = rows if len(indices) == len(rows) else rows[torch.from_numpy(indices)]
+    version = given._version
+    try:
+        sent = shield.change_all(given, [contexts[index] for index in indices])
+        if sent is None:
+            raise InputError("it cannot treat these as one batch")
+        if given._version != version:
+            raise InputError("it wrote to the updates themselves")
+        if sent.shape != given.shape:
+            raise InputError("it made a message of another shape")
+        usable = _finite(sent)
+    except Exception as fault:
+        if len(indices) == 1:
+            return [_as_shield_error(shield, fault)]
+        middle = len(indices) // 2
+        halves = (indices[:middle], indices[middle:])
+        return [answer for half in halves for answer in _changed(shield, kind, rows, contexts, half)]
+    return [
+        Message(kind, row) if fine else _unusable(shield)
+        for row, fine in zip(torch.split(sent, 1), usable.tolist(), strict=True)
+    ]
+
+
+def _stacked(messages: Sequence[Message], like: Tensor) -> Tensor:
+    """Return the messages' rows in one tensor; without a copy if they are rows of one tensor, in its order."""
+    if not messages:
+        return like[:0]
+    first = messages[0].values
+    base = first._base
+    if (
+        base is not None
+        and base.shape == (len(messages), first.shape[1])
+        and base.is_contiguous()
+        and all(
+            message.values._base is base
+            and message.values.storage_offset() == index * base.shape[1] + base.storage_offset()
+            for index, message in enumerate(messages)
+        )
+    ):
+        return base
+    return torch.cat([message.values for message in messages])
+
+
+def _finite(rows: Tensor) -> Tensor:
+    """Return which rows hold only finite numbers: the largest magnitude of any other row is NaN or infinite."""
+    return torch.isfinite(rows.abs().amax(dim=1)) if rows.shape[1] else torch.ones(len(rows), dtype=torch.bool)

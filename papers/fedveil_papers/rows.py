@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedveil.core.figures import Estimate
 from fedveil.core.files import plain
+
+if TYPE_CHECKING:
+    from fedveil.studies.rows import Row as StudyRow
 
 PaperFigures = Sequence[Mapping[str, Any]]
 """What a preset quotes from the paper: figures with the row that they belong to and their source, or notes."""
@@ -114,8 +117,9 @@ def _as_dict(figures: Figures | None) -> dict[str, Any] | None:
     return {name: None if figure is None else figure.as_dict() for name, figure in figures.items()}
 
 
-def study_row(row: Mapping[str, Any], **more: Any) -> Row:
+def study_row(study: StudyRow, **more: Any) -> Row:
     """Return a study's row in the common shape; what is no figure, and what studies add, stands in `more`."""
+    row = study.as_dict()
     names = (*IDENTITY, "seeds", "paper")
     measured = {part: {k: v for k, v in row[part].items() if not isinstance(v, str)} for part in ("utility", "leakage")}
     words = {name: value for part in measured for name, value in row[part].items() if isinstance(value, str)}

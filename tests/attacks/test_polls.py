@@ -8,10 +8,9 @@ import pytest
 from fedveil.attacks.polls import attack_devices, attack_target, evidence
 from fedveil.core.errors import InputError
 from fedveil.shields.transport.columns import learn_columns
-from fedveil.shields.transport.federated import Plan
-from fedveil.shields.transport.federated_table import People, learn_table
+from fedveil.shields.transport.federated import People, Plan, learn_table
 from fedveil.shields.transport.poll import Poll, Question, budget, gaussian_advantage
-from fedveil.shields.transport.recipe import Recipe
+from fedveil.shields.transport.settings import MapSettings
 
 
 def crowd(n=120, seed=0):
@@ -22,7 +21,7 @@ def crowd(n=120, seed=0):
 
 def poller(others, epsilon, **settings):
     columns = learn_columns(others.x, ["job", "town"], np.random.default_rng(0))
-    recipe = Recipe(codes=5, temperature=0.2)
+    recipe = MapSettings(codes=5, temperature=0.2)
 
     def hold(target, number):
         poll = Poll([others, target], budget(epsilon), np.random.default_rng(number), **settings)
@@ -84,7 +83,7 @@ def devices(rng, count=40):
 def held(parts, epsilon, **settings):
     columns = learn_columns(np.vstack([part.x for part in parts]), ["job", "town"], np.random.default_rng(0))
     poll = Poll(parts, budget(epsilon), np.random.default_rng(5), **settings)
-    learn_table(poll, columns, 2, Recipe(codes=5), Plan(rounds=2, questions=6), np.random.default_rng(1))
+    learn_table(poll, columns, 2, MapSettings(codes=5), Plan(rounds=2, questions=6), np.random.default_rng(1))
     return poll
 
 

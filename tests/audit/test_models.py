@@ -262,7 +262,7 @@ def test_graphs_that_are_no_graphs(tmp_path: Path) -> None:
 )
 def test_steps_that_cannot_be_taken_are_told_in_one_line(target: str, arguments: list, tmp_path: Path) -> None:
     def change(program: dict) -> None:
-        inputs = [{"name": f"a{place}", "arg": one, "kind": 1} for place, one in enumerate(arguments)]
+        inputs = [{"name": f"a{number}", "arg": argument, "kind": 1} for number, argument in enumerate(arguments)]
         node = {"target": target, "inputs": inputs, "outputs": [{"as_sym_int": {"as_name": "q"}}]}
         program["graph_module"]["graph"]["nodes"].insert(0, node)
 
@@ -274,9 +274,9 @@ def test_steps_that_cannot_be_taken_are_told_in_one_line(target: str, arguments:
 def places(value: object, path: tuple = ()) -> Iterator[tuple]:
     """Return the paths to everything inside a JSON value."""
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in inside:
+    for key, item in inside:
         yield (*path, key)
-        yield from places(one, (*path, key))
+        yield from places(item, (*path, key))
 
 
 @pytest.mark.parametrize("member", ["models/model.json", "data/weights/model_weights_config.json"])
@@ -289,7 +289,7 @@ def test_damaged_archives_score_or_are_refused(member: str, tmp_path: Path) -> N
 
         def damage(content: dict) -> None:
             *way, last = chance.choice(
-                [one for one in places(content) if not {"metadata", "module_call_graph"} & {*one}]
+                [path for path in places(content) if not {"metadata", "module_call_graph"} & {*path}]
             )
             inner = content
             for key in way:
@@ -327,7 +327,7 @@ def test_in_place_steps_leave_the_weights_alone(tmp_path: Path) -> None:
 
 
 def graph(path: Path, nodes: list, weights: list = [], domain: str = "", gives: int = TensorProto.FLOAT) -> Path:  # noqa: B006
-    made = helper.make_graph(
+    graph = helper.make_graph(
         nodes,
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
@@ -335,7 +335,7 @@ def graph(path: Path, nodes: list, weights: list = [], domain: str = "", gives: 
         weights,
     )
     sets = [helper.make_opsetid("", 17), *([helper.make_opsetid(domain, 1)] if domain else [])]
-    path.write_bytes(helper.make_model(made, opset_imports=sets, ir_version=9).SerializeToString())
+    path.write_bytes(helper.make_model(graph, opset_imports=sets, ir_version=9).SerializeToString())
     return path
 
 
@@ -385,6 +385,6 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path: Path) -> None
         f"try: read_model({str(path)!r})\n"
         "except Exception as fault: print(type(fault).__name__, fault)"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.startswith("InputError")
-    assert told.strip().endswith("install it: pip install 'fedveil[audit]'")
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.startswith("InputError")
+    assert printed.strip().endswith("install it: pip install 'fedveil[audit]'")

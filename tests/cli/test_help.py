@@ -26,15 +26,15 @@ print(json.dumps(sorted(set(json.loads(sys.argv[2])) & set(sys.modules))))
 
 def commands() -> list[list[str]]:
     """Return every command of ours as the words that call it."""
-    found: list[list[str]] = []
+    calls: list[list[str]] = []
 
     def walk(command: object, words: list[str]) -> None:
-        found.append(words)
+        calls.append(words)
         for name, inner in getattr(command, "commands", {}).items():
             walk(inner, [*words, name])
 
     walk(typer.main.get_command(app), [])
-    return found
+    return calls
 
 
 def test_help_of_every_command_loads_nothing_heavy() -> None:

@@ -19,7 +19,7 @@ from fedveil.cli.schema import schema as print_schema
 from fedveil.config import parts
 from fedveil.config.field_docs import PAGE, PUBLISHED, field_page, published_schema
 from fedveil.config.reading import changed, parse_yaml, read_yaml
-from fedveil.config.schema import kinds, settings, study_schema
+from fedveil.config.schema import description, kinds, settings, study_schema
 from fedveil.config.study import make_study
 from fedveil.core.errors import InputError
 
@@ -158,6 +158,49 @@ def test_every_default_is_what_the_part_would_take(place: str) -> None:
             assert not list(Draft202012Validator(settings(kind)[key]).iter_errors(value)), f"{name}.{key}"
             fitted = parts.fitting(value, parts.settings_of(kind)[key].annotation, key)
             assert fitted == parts.settings_of(kind)[key].default
+
+
+def every_setting() -> list[tuple[str, type, str]]:
+    """Return all settings of all parts that a study can name, optimisers included: part, class, setting."""
+    classes = [(f"{part} {name}", kind) for part, by_name in kinds().items() for name, kind in by_name.items()]
+    optimisers = parts.settings_of(parts.game_class("fedavg"))["optimiser"].annotation
+    classes += [(f"optimiser {kind.__name__}", kind) for kind in parts.alternatives(optimisers)]
+    return [(part, kind, setting) for part, kind in classes for setting in settings(kind)]
+
+
+def test_every_setting_is_described_by_the_class_that_defines_it() -> None:
+    blank = [
+        f"{part}: {setting}" for part, kind, setting in every_setting() if len(description(kind, setting).split()) < 2
+    ]
+    assert not blank, f"say under Attributes: in the docstring of the class what each means: {', '.join(blank)}"
+    for part, kind, setting in every_setting():
+        assert settings(kind)[setting]["description"] == description(kind, setting), f"{part}: {setting}"
+
+
+def test_descriptions_are_not_borrowed() -> None:
+    class Base:
+        """A base.
+
+        Attributes:
+            sigma: the base's noise.
+        """
+
+        def __init__(self, sigma: float = 1.0) -> None:
+            self.sigma = sigma
+
+    class Other(Base):
+        """Another class with another setting of the same name."""
+
+        def __init__(self, sigma: float = 2.0) -> None:
+            super().__init__(sigma)
+
+    class Inheriting(Base):
+        """A class that only inherits the setting."""
+
+    assert description(Base, "sigma") == "the base's noise"
+    assert description(Inheriting, "sigma") == "the base's noise"
+    assert not description(Other, "sigma")
+    assert not description(Base, "attribute")
 
 
 def test_names_are_judged_as_a_run_judges_them() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from fedveil.config.cells import cell_of, load_data, make_federation, make_game,
 from fedveil.config.reading import changed
 from fedveil.config.study import make_study
 from fedveil.core.errors import InputError
+from fedveil.shields import DPGaussian, Mingle
 from fedveil.studies.check import checked
 
 TINY: dict[str, Any] = {
@@ -207,3 +209,41 @@ def test_settings_at_a_strength_that_fit_nothing_are_told(at: Any, said: str) ->
         checked(make_study(values))
     assert said in str(fault.value)
     assert "\n" not in str(fault.value)
+
+
+POLICY = "[hide]\nu = 1.0\n"
+
+
+def with_policy(tmp_path: Path, text: str = POLICY) -> dict[str, Any]:
+    (tmp_path / "policy.toml").write_text(text)
+    method = {"name": "policy", "game": {"kind": "fedavg", "hidden": [4]}, "policy": str(tmp_path / "policy.toml")}
+    return changed(TINY, "methods", [method])
+
+
+def test_a_method_keeps_a_policy(tmp_path: Path) -> None:
+    study = make_study(with_policy(tmp_path))
+    data = load_data(study, 0)
+    federation = make_federation(study, study.methods[0], None, 0, data)
+    assert isinstance(federation.shield, Mingle)
+    assert federation.policy(0) is federation.policies
+    before = cell_of(study, study.methods[0], None, 0).id
+    (tmp_path / "policy.toml").write_text('shield = {kind = "dp-gaussian", sigma = 4.0}\n[budget]\nmessages = 5\n')
+    assert cell_of(study, study.methods[0], None, 0).id != before  # its content determines the results
+    noisy = make_federation(study, study.methods[0], None, 0, data)
+    assert isinstance(noisy.shield, DPGaussian)  # a site's limits have no effect on a study
+
+
+def test_policies_that_cannot_be_kept_are_refused(tmp_path: Path) -> None:
+    study = make_study(with_policy(tmp_path, "[hide]\nheight = 1.0"))
+    with pytest.raises(InputError, match=r"methods\.policy\.policy: .*policy\.toml: hide\.height: no such attribute"):
+        make_federation(study, study.methods[0], None, 0, load_data(study, 0))
+    values = changed(with_policy(tmp_path), "methods.policy.shield", "quantise")
+    with pytest.raises(InputError, match=r"methods\.policy: .*a shield or a policy, not both"):
+        make_study(values)
+    values = changed(with_policy(tmp_path), "methods.policy.policy", str(tmp_path / "none.toml"))
+    with pytest.raises(InputError, match=r"none\.toml: no such file"):
+        checked(make_study(values))
+
+
+def test_methods_without_a_policy_are_written_as_before() -> None:
+    assert "policy" not in make_study(TINY).methods[0].model_dump(mode="json")

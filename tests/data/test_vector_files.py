@@ -149,13 +149,13 @@ def test_a_damaged_page_is_noticed(tmp_path):
 def test_names_are_the_same_however_their_accents_are_written(tmp_path, name):
     composed, apart = "größe", unicodedata.normalize("NFD", "größe")
     assert composed != apart
-    for written, asked in ((composed, apart), (apart, composed)):
+    for written, wanted in ((composed, apart), (apart, composed)):
         frame, path = pd.DataFrame({written: [1, 2], "b": [3, 4]}), tmp_path / name
         frame.to_parquet(path) if name.endswith("parquet") else frame.to_csv(path, index=False)
-        assert column(read_table(path), asked, path).tolist() == [1, 2]
-        assert read_table(path, [asked])[composed].tolist() == [1, 2]
-        assert read_vectors(path, drop=[asked])[1] == ["b"]
-        assert read_vectors(path, columns=[asked])[1] == [composed]
+        assert column(read_table(path), wanted, path).tolist() == [1, 2]
+        assert read_table(path, [wanted])[composed].tolist() == [1, 2]
+        assert read_vectors(path, drop=[wanted])[1] == ["b"]
+        assert read_vectors(path, columns=[wanted])[1] == [composed]
     frame = pd.DataFrame([[1, 2]], columns=[composed, apart])
     frame.to_parquet(path) if name.endswith("parquet") else frame.to_csv(path, index=False)
     with pytest.raises(InputError, match="has 2 columns named"):
@@ -173,15 +173,15 @@ def test_a_column_named_twice(tmp_path):
 def test_the_hint_for_a_missing_file_looks_at_its_name_and_not_at_its_ending(tmp_path):
     for name in ("inf.npy", "vectors.csv", "vectors.npz", "notes.txt"):
         csv(tmp_path, "a\n1\n", name)
-    for asked, hint in [
+    for name, hint in [
         ("missing.npy", "; check the path"),
         ("vectors.npy", ": did you mean 'vectors.npz'?"),
         ("vector.csv", ": did you mean 'vectors.csv'?"),
         ("note.csv", "; check the path"),
     ]:
         with pytest.raises(InputError) as caught:
-            read_vectors(tmp_path / asked)
-        assert str(caught.value) == f"{tmp_path / asked}: no such file{hint}"
+            read_vectors(tmp_path / name)
+        assert str(caught.value) == f"{tmp_path / name}: no such file{hint}"
 
 
 class Trap:

@@ -1,7 +1,7 @@
 """Rounds, stages and records of a run."""
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from torch import nn
 
 from fedveil.core.models import mlp
 from fedveil.data.partition import Dirichlet
-from fedveil.federation import Federation, begin
+from fedveil.federation import Federation, Run, begin
 from fedveil.federation.work import work_of
 from fedveil.games import SGD, Adam, AdversarialTraining, Autoencoder, FedAvg, Game, Move, Player, Stage, cross_entropy
 
@@ -179,3 +179,21 @@ def test_arrays_that_torch_cannot_share_are_copied(make_data):
     run = begin(Federation(data, 3), FedAvg(hidden=(3,))).play(1)
     np.testing.assert_array_equal(run.tensors["x"].numpy(), x)
     np.testing.assert_array_equal(run.tensors["y"].numpy(), data.y.codes)
+
+
+def test_a_run_only_stores_what_begin_has_made(make_data):
+    """Its constructor calls nothing: state of another run makes an equal run, without a shield or a rehearsal."""
+    run = begin(Federation(make_data(), 4), FedAvg(hidden=(3,)))
+    state = {each.name: getattr(run, each.name) for each in fields(Run)}
+    copied = Run(**state)
+    assert all(getattr(copied, name) is value for name, value in state.items())
+
+
+def test_reprs_take_one_line(make_data):
+    federation = Federation(make_data(), 4, fraction=0.5, seed=3)
+    assert repr(federation) == (
+        "Federation('data', records=48, devices=4, fraction=0.5, shield='none', engine='stacked', seed=3)"
+    )
+    run = federation.begin(FedAvg(hidden=(3,)))
+    assert repr(run) == "Run('fedavg', data='data', devices=4, rounds=0, shield='none')"
+    assert repr(run.play(2)) == "Run('fedavg', data='data', devices=4, rounds=2, shield='none')"

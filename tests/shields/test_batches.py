@@ -150,7 +150,7 @@ def test_behind_a_certificate_a_batch_knows_no_more_than_one_device():
     chain.apply_all(rows(3), [context(device) for device in range(3)])
     before, behind = seen[:3], seen[3:]
     assert all("u:sex" in own.data for own in before)
-    assert all((own.data, own.model, own.policy) == ({}, {}, {}) for own in behind)
+    assert all((own.data, own.model, own.policy) == ({}, {}, None) for own in behind)
     assert [own.device for own in behind] == [0, 1, 2]
     assert len({own.generator.initial_seed() for own in behind}) == 3
 
@@ -169,13 +169,12 @@ def test_damage_by_rows_is_damage_of_each_row():
     assert Damage.of_rows(true[:, :0], sent[:, :0], [0] * 7) == [Damage(0, 0, 1, 0)] * 7
 
 
-def test_policies_reach_the_shield_one_for_all_or_one_each():
+def test_policies_reach_the_shield_one_for_all_or_one_each(monkeypatch):
     data = load("synthetic", target="y", sensitive="u", n=240, bits=0.5)
     seen = {}
 
     class Reading(Shield):
         acts_on = frozenset({Kind.UPDATE})
-        form, by_device = "hardened", True
 
         def change(self, message, context):
             seen[context.device] = context.policy
@@ -183,13 +182,14 @@ def test_policies_reach_the_shield_one_for_all_or_one_each():
             assert len(context.data["x"]) == len(context.data["u:u"])
             return message
 
-    own = [Policy(hide={"u": level}) for level in (0.1, 0.2, 0.3)]
+    monkeypatch.setattr("fedveil.core.plugins.load", lambda group, name, base: Reading)
+    own = [Policy(hide={"u": level}, shield="reading") for level in (0.1, 0.2, 0.3)]
     Federation(data, devices=3, shield=Reading(), policies=own).play(FedAvg(hidden=(2,)), 1, record=[1], shadows=2)
     assert [seen[device].hide["u"] for device in range(5)] == [0.1, 0.2, 0.3, 0.1, 0.2]
     Federation(data, devices=3, shield=Reading(), policies=own[2]).play(FedAvg(hidden=(2,)), 1)
     assert [seen[device] for device in range(3)] == [own[2]] * 3
     Federation(data, devices=3, shield=Reading()).play(FedAvg(hidden=(2,)), 1)
-    assert seen[0] == {}
+    assert seen[0] is None
     with pytest.raises(InputError, match="2 values for 3 devices"):
         Federation(data, devices=3, policies=own[:2])
     with pytest.raises(InputError, match=r"hide.age: no such attribute; known: u"):

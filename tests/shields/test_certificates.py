@@ -87,7 +87,7 @@ def test_what_stands_behind_a_certificate_gets_the_message_and_nothing_else():
         chain.apply(rows, context())
         before, behind = seen
         assert set(before.data) == {"x", "u:sex"}
-        assert (behind.data, behind.model, behind.policy) == ({}, {}, {})
+        assert (behind.data, behind.model, behind.policy) == ({}, {}, None)
         assert (behind.device, behind.round) == (5, 2)
     leak = Later(lambda values, context: values + 100 * context.data["u:sex"][:, None])
     with pytest.raises(ShieldError, match="nothing is sent"):

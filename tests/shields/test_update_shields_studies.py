@@ -49,7 +49,7 @@ def test_a_study_varies_them(settings, varied, made):
         ({"kind": "quantise", "bits": 2.5}, "bits"),
         ("quantize", "did you mean 'quantise'"),
         ({"kind": "soteria", "p": 2}, r"in \[0, 1\]; got 2"),
-        ({"kind": "soteria", "probes": 0}, "probes must be a whole number from 1 on"),
+        ({"kind": "soteria", "probes": 0}, "probes must be a whole number of at least 1"),
         ({"kind": "soteria", "layer": 3}, "layer"),
         ("dp-sgd", "give either sigma"),
         ({"kind": "dp-sgd", "sigma": 1, "clip": 0}, "clip must be above 0"),

@@ -11,6 +11,8 @@ from tiny_study import TINY, fedveil_here, last_json
 
 from fedveil.config.study import make_study
 from fedveil.core.errors import InputError
+from fedveil.data import AttributeData
+from fedveil.shields import DropColumns
 from fedveil.studies.check import checked
 from fedveil.studies.running import run_study
 from fedveil.studies.store import Store
@@ -107,3 +109,17 @@ def test_a_strength_that_cannot_be_computed_is_told_by_tune_and_the_exit_code(
     assert "adversarial: could not be computed at strength 1: it broke" in done.stderr
     (found,) = last_json(done)["methods"]
     assert (found["status"], found["strength"]) == ("reached", 4.0)
+
+
+def test_shields_are_prepared_on_training_records_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every strength, with the seed of the study."""
+    seen = []
+
+    def prepared(self: DropColumns, data: AttributeData, seed: int) -> DropColumns:
+        seen.append((set(data.split.tolist()), seed))
+        return original(self, data, seed)
+
+    original = DropColumns.prepared
+    monkeypatch.setattr(DropColumns, "prepared", prepared)
+    checked(study(methods=FEDAVG, seeds=[5], drop_columns=[1, 2], attacks={**TINY["attacks"], "view": "outputs"}))
+    assert seen == [({0}, 5), ({0}, 5)]

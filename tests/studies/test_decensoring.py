@@ -61,7 +61,7 @@ def test_a_study_that_does_not_ask_has_none(undisturbed: Path) -> None:
 
 
 def test_an_observer_without_representations_is_refused() -> None:
-    with pytest.raises(InputError, match=r"attacks.decensoring: it works on representations, and this .* sees outputs"):
+    with pytest.raises(InputError, match=r"attacks.decensoring: it works on representations, but this .* sees outputs"):
         checked(make_study(changed(TINY, "attacks", {**ASKED, "view": "outputs"})))
 
 

@@ -41,7 +41,7 @@ def test_every_attacker_is_also_tried_on_fresh_people(write_study: Callable[...,
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("attacks", {**ASKED, "view": "updates", "rounds": [1], "shadows": 3}, "attacks.fresh: it speaks of people"),
+        ("attacks", {**ASKED, "view": "updates", "rounds": [1], "shadows": 3}, "attacks.fresh: it is about people"),
         ("data.options", {"n": 60, "prior": 0.9}, "attacks.fresh: fresh attackers: "),
     ],
 )

@@ -20,11 +20,11 @@ class Dealt(Partitioner):
 def make_data(n=40, held_out=12, features=(4,), seed=0, **codes):
     rng = np.random.default_rng(seed)
     total = n + 2 * held_out
-    own = {"sex": (rng.integers(0, 2, total), 2), "race": (rng.integers(0, 3, total), 3)}
-    own |= {name: (np.asarray(values), int(max(values)) + 1) for name, values in codes.items()}
+    attributes = {"sex": (rng.integers(0, 2, total), 2), "race": (rng.integers(0, 3, total), 3)}
+    attributes |= {name: (np.asarray(values), int(max(values)) + 1) for name, values in codes.items()}
     return AttributeData(
         rng.normal(size=(total, *features)).astype(np.float32),
-        {name: Attribute(name, values, tuple(map(str, range(k)))) for name, (values, k) in own.items()},
+        {name: Attribute(name, values, tuple(map(str, range(k)))) for name, (values, k) in attributes.items()},
         np.array([0] * n + [1] * held_out + [2] * held_out, dtype=np.int8),
         y=Attribute("y", rng.integers(0, 2, total), ("0", "1")),
     )

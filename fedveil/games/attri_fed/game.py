@@ -62,11 +62,16 @@ class AttriFed(Game):
         rounding: the weight μ of the rate in rounding: the whole numbers c with the least ‖ŷ − c‖² + μ·bits(c) are
             sent, by the prior that stage 3 fits to them (Chou et al. 1989); with 0, the nearest ones.
         rate_per_input: whether to divide the bits by the number of inputs, as the authors did; "bound" never does.
-        start, growth, steps: in step k of `steps` the extra terms have weight start·growth^k, at most 1.
+        start: the weight of the extra terms in the first step of stage 2.
+        growth: the factor by which that weight grows from step to step, up to 1.
+        steps: into how many steps stage 2 is divided; in the last one the extra terms count in full.
         privatiser_steps: steps of the privatiser on every batch of stage 2.
-        initial_rounds, private_rounds, federated_rounds: rounds of the three stages.
-        optimiser: how every player descends.
-        local_epochs, batch_size: each device's work per round.
+        initial_rounds: rounds of stage 1, and again of its second half, in which the encoder stands still.
+        private_rounds: rounds of stage 2.
+        federated_rounds: rounds of stage 3.
+        optimiser: how every player descends its loss.
+        local_epochs: passes that a device makes over its records in a round.
+        batch_size: records in a step.
     """
 
     attribute: str | tuple[str, ...]

@@ -12,8 +12,9 @@ from fedveil.core.errors import InputError
 from fedveil.shields.dp.gaussian import DPGaussian
 from fedveil.shields.dp.noise import Place
 from fedveil.shields.message import Context, Message, Samples
-from fedveil.shields.records import check_made, samples_of, step_of
+from fedveil.shields.records import check_recomputed, samples_of, step_of
 from fedveil.shields.shield import Shield, ShieldError
+from fedveil.updates.gradients import per_sample_gradients
 from fedveil.updates.segments import checked
 
 if TYPE_CHECKING:
@@ -28,24 +29,26 @@ _RECORDS = 64
 class DPSGD(DPGaussian):
     """Send step · (Σⱼ gⱼ·min(1, C/‖gⱼ‖₂)/n + N(0, σ²C²/n² I)).
 
-    Symbols: gⱼ the gradient of record j's loss at the weights that the round began with, n the device's records, C the
-    clip, σ the noise multiplier, step what the mean gradient was multiplied by (minus the learning rate, or 1), k the
-    releases counted.
+    Symbols: gⱼ the gradient of record j's loss at the weights that the round started from, n the number of the device's
+    records, C the clip, σ the noise multiplier, step what the mean gradient was multiplied by (minus the learning rate,
+    or 1), k the number of releases.
     Guarantee: replacing one record of a device, n being known, moves the clipped mean by at most 2C/n, so k releases
     are μ-Gaussian differentially private for that record with μ = 2√k/σ, exactly (Dong, Roth and Su 2022); an
     attacker's advantage on a binary attribute of it is at most 2Φ(√k/σ) − 1. The model is local: no trust in the
     server, all records take part in every step, and neither sampling nor the sum over devices is counted. With one
-    record this is `DPGaussian` on gradients with B = C and deviation σC. For n records *together* (the device, a person
-    with several records) the bound is that of σ/n: use `DPGaussian`, whose noise does not fall with n.
+    record this is `DPGaussian` on gradients with B = C and standard deviation σC. For n records *together* (the device,
+    a person with several records) the bound is that of σ/n: use `DPGaussian`, whose noise does not decrease with n.
     It needs one step of plain SGD over all records of a device; after several steps, with batch norm across records or
-    with dropout, no record has a gradient of its own, and nothing is sent. Statistics of norms are sent as unchanged.
+    with dropout, no record has a gradient of its own, and nothing is sent. Batch norm's statistics are sent as
+    unchanged.
 
     Attributes:
-        sigma: the noise multiplier: the deviation of the noise on the sum of clipped gradients is σC; or give epsilon.
+        sigma: the noise multiplier: the standard deviation of the noise on the sum of clipped gradients is σC; or give
+            epsilon.
         clip: the norm C to which each record's gradient is clipped.
-        epsilon: find the least σ whose ε over so many `releases` is at most this, at `delta`.
+        epsilon: choose the least σ whose ε over `releases` rounds is at most this, at `delta`.
         delta: the δ of (ε, δ).
-        releases: in how many rounds a device speaks at most.
+        releases: the most rounds in which a device sends an update.
     """
 
     name = "DP-SGD"
@@ -66,7 +69,7 @@ class DPSGD(DPGaussian):
 
     @property
     def deviation(self) -> float:
-        """The noise's deviation on the sum of clipped gradients."""
+        """The standard deviation of the noise on the sum of clipped gradients."""
         assert self.clip is not None
         return self.sigma * self.clip
 
@@ -78,7 +81,7 @@ class DPSGD(DPGaussian):
     def for_advantage(
         cls, advantage: float, releases: int = 1, clip: float = 1.0, place: Place = "update", delta: float = 1e-5
     ) -> DPSGD:
-        """Return the shield with the least noise at which no advantage on a record's binary attribute is higher."""
+        """Return the shield with the least noise that bounds the advantage on a record's binary attribute by this."""
         from fedveil.certificates import sigma_for_advantage
 
         if place != "update":
@@ -86,18 +89,19 @@ class DPSGD(DPGaussian):
         return cls(sigma_for_advantage(advantage, 1.0, releases), clip, delta=delta, releases=releases)
 
     def spent(self, releases: int | None = None, delta: float | None = None) -> Certificate:
-        """Return the (ε, δ) that one record of a device has spent after so many updates."""
+        """Return the (ε, δ) that one record of a device has spent after this many updates."""
         return _of_one_record(super().spent(releases, delta))
 
     def certificates_over(self, releases: int, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
-        """Certify advantage, balanced accuracy and accuracy on an attribute of one record after so many updates."""
-        return tuple(_of_one_record(one) for one in super().certificates_over(releases, values, priors))
+        """Certify advantage, balanced accuracy and accuracy on an attribute of one record after this many updates."""
+        certificates = super().certificates_over(releases, values, priors)
+        return tuple(_of_one_record(certificate) for certificate in certificates)
 
     def covers(self) -> dict[str, object]:
-        """Say, as an assumption, what the certificate is about."""
+        """Return, as an assumption, what the certificate is about."""
         return {"covered messages": "what one record adds to its device's updates, as many as are counted"}
 
-    change_all = Shield.change_all  # device by device: each has records of its own
+    change_all = Shield.change_all  # device by device: each has its own records
 
     def change(self, message: Message, context: Context) -> Message:
         """Send the noisy mean of the clipped gradients in place of the update."""
@@ -116,28 +120,26 @@ class DPSGD(DPGaussian):
         return message.with_values(sent.to(message.values.dtype).view(message.values.shape))
 
     def _clipped_mean(self, rows: Tensor, context: Context, samples: Samples, step: float) -> Tensor:
-        """Return (1, d) in double precision; refuse where unclipped gradients do not give the update."""
+        """Return (1, d) in double precision; refuse if the unclipped gradients do not give the update."""
         if len(samples.x) == 1:
             return self.clipped(rows.double() / step)  # one record's update is its gradient
-        from fedveil.updates.gradients import per_sample_gradients
-
         plain, clipped = torch.zeros_like(rows, dtype=torch.float64), torch.zeros_like(rows, dtype=torch.float64)
         trained = [segment for segment in context.segments if not segment.statistic]
         for x, y in zip(torch.split(samples.x, _RECORDS), torch.split(samples.y, _RECORDS), strict=True):
-            found = per_sample_gradients(samples.network, samples.loss, x, y).detach().double()
-            place = 0
+            flat = per_sample_gradients(samples.network, samples.loss, x, y).detach().double()
+            start = 0
             gradients = torch.zeros(len(x), rows.shape[1], dtype=torch.float64, device=rows.device)
             for segment in trained:
                 size = segment.stop - segment.start
-                gradients[:, segment.start : segment.stop] = found[:, place : place + size]
-                place += size
+                gradients[:, segment.start : segment.stop] = flat[:, start : start + size]
+                start += size
             plain += gradients.sum(dim=0)
             clipped += self.clipped(gradients).sum(dim=0)
         weights = torch.cat([parameter.detach().flatten() for parameter in samples.network.parameters()])
-        check_made(self.name, rows, plain * (step / len(samples.x)), weights)
+        check_recomputed(self.name, rows, plain * (step / len(samples.x)), weights)
         return clipped / len(samples.x)
 
 
 def _of_one_record(certificate: Certificate) -> Certificate:
-    more = "several records of one person, or a device's records together: for n of them the noise counts as σ/n"
-    return replace(certificate, does_not_cover=(more, *certificate.does_not_cover))
+    further = "several records of one person, or a device's records together: for n of them the noise counts as σ/n"
+    return replace(certificate, does_not_cover=(further, *certificate.does_not_cover))

@@ -1,4 +1,4 @@
-"""DP-Gaussian: clip in L2, add N(0, σ²I); and what that really spends."""
+"""DP-Gaussian: clip in L2, add N(0, σ²I); and what ε that really spends."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ if TYPE_CHECKING:
 class DPGaussian(NoiseShield):
     """Send v·min(1, B/‖v‖₂) + N(0, σ²I).
 
-    Symbols: v a message's row, B the clip, σ the noise's deviation, k the releases counted, δ as in (ε, δ).
+    Symbols: v a message's row, B the clip, σ the standard deviation of the noise, k the number of releases, δ as in
+    (ε, δ).
     Guarantee: two clipped messages differ by at most 2B, so k of them, chosen adaptively or not, are μ-Gaussian
     differentially private in the local model with μ = 2B√k/σ, and δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), exactly
     (Balle and Wang 2018; Dong, Roth and Su 2022). Any attacker's advantage on a binary attribute is at most
-    2Φ(√k·B/σ) − 1. Nothing is gained by sampling devices: the server sees whom it sampled.
+    2Φ(√k·B/σ) − 1. Sampling devices gains nothing: the server sees whom it sampled.
     Where the papers' form fails: TAPPFL and its rivals add noise to *unclipped* parameters. That is `clip=None`; its ε
-    is infinite whatever σ is, and no certificate is given.
+    is infinite for every σ, and no certificate is given.
 
     Attributes:
-        sigma: the noise's deviation; or give epsilon.
+        sigma: the standard deviation of the noise on each number; or give epsilon.
         clip: the norm B to which a message is clipped; null (None): not at all, as in the papers.
         place: what noise is added to: the update, each input, or each representation (also called last-layer).
-        epsilon: find the least σ whose ε over so many `releases` is at most this, at `delta`.
+        epsilon: choose the least σ whose ε over `releases` rounds is at most this, at `delta`.
         delta: the δ of (ε, δ).
-        releases: in how many rounds a device speaks at most; 1 for inputs and representations.
+        releases: the most rounds in which a device sends an update; 1 for inputs and representations.
     """
 
     name = "DP-Gaussian"
     neighbours = "any two clipped messages (local model)"
-    """Between what the certificate makes no difference."""
+    """The two inputs that differential privacy makes hard to tell apart, as the certificate names them."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class DPGaussian(NoiseShield):
 
     @property
     def deviation(self) -> float:
-        """The noise's deviation where messages are clipped to B."""
+        """The standard deviation of the noise on a message clipped to B."""
         return self.sigma
 
     def _calibrated(self) -> float:
@@ -76,7 +77,7 @@ class DPGaussian(NoiseShield):
     def for_advantage(
         cls, advantage: float, releases: int = 1, clip: float = 1.0, place: Place = "update", delta: float = 1e-5
     ) -> DPGaussian:
-        """Return the shield with the least noise at which no attacker's advantage on a binary attribute is higher."""
+        """Return the shield with the least noise that bounds any attacker's advantage on a binary attribute by this."""
         from fedveil.certificates import sigma_for_advantage
 
         return cls(sigma_for_advantage(advantage, clip, releases), clip, place, delta=delta, releases=releases)
@@ -86,22 +87,22 @@ class DPGaussian(NoiseShield):
         return self.deviation * torch.randn(shape, generator=generator, dtype=torch.float64)
 
     def spent(self, releases: int | None = None, delta: float | None = None) -> Certificate:
-        """Return the (ε, δ) that one device has spent after so many messages; ε = ∞ where they are not clipped."""
+        """Return the (ε, δ) that one device has spent after this many messages; ε = ∞ if they are not clipped."""
         from fedveil.certificates import Certificate, gaussian_epsilon
 
         if self.clip is None:
             return unbounded(self.name, "sigma", self.sigma)
-        spoken = count(self.name, self.releases if releases is None else releases)
-        chosen = self.delta if delta is None else delta
+        messages = count(self.name, self.releases if releases is None else releases)
+        delta = self.delta if delta is None else delta
         return Certificate(
             quantity="epsilon",
-            bound=gaussian_epsilon(self.deviation / (2 * self.clip), chosen, spoken) if spoken else 0.0,
+            bound=gaussian_epsilon(self.deviation / (2 * self.clip), delta, messages) if messages else 0.0,
             direction="upper",
             assumptions={
-                "delta": chosen,
+                "delta": delta,
                 "clip (L2)": self.clip,
                 "sigma": self.sigma,
-                "releases": spoken,
+                "releases": messages,
                 "neighbours": self.neighbours,
                 "sampling": "not counted: the server sees whom it sampled",
                 **self.covers(),
@@ -112,19 +113,24 @@ class DPGaussian(NoiseShield):
         )
 
     def certificates_over(self, releases: int, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
-        """Certify advantage, balanced accuracy and accuracy after so many messages; nothing without a clip."""
+        """Certify advantage, balanced accuracy and accuracy after this many messages; nothing without a clip."""
         from fedveil.certificates import GaussianRelease
 
-        known = self.known(values, priors)
+        law = self.checked_priors(values, priors)
         if self.clip is None:
             return ()
         channel = GaussianRelease(self.clip, self.deviation, releases, norm_enforced_at_release=True)
-        found = (
+        certificates = (
             channel.certify_advantage(values),
             channel.certify_balanced_accuracy(values),
-            channel.certify_accuracy(known),
+            channel.certify_accuracy(law),
         )
-        kept = ("what the observer knew before: the bound is on what the release adds", *NOT_COVERED)
+        not_covered = ("what the observer knew before: the bound is on what the release adds", *NOT_COVERED)
         return tuple(
-            replace(one, assumptions={**one.assumptions, **self.covers()}, does_not_cover=kept) for one in found
+            replace(
+                certificate,
+                assumptions={**certificate.assumptions, **self.covers()},
+                does_not_cover=not_covered,
+            )
+            for certificate in certificates
         )

@@ -1,4 +1,4 @@
-"""DP-Laplace: clip in L1 (or, as is common, in L2), add Laplace noise; and what that really spends."""
+"""DP-Laplace: clip in L1 (or, as is common, in L2), add Laplace noise; and what ε that really spends."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 class DPLaplace(NoiseShield):
     """Send v·min(1, B/‖v‖) + Laplace(b) in every coordinate.
 
-    Symbols: v a message's row of d numbers, B the clip, b the noise's scale, k the releases counted.
+    Symbols: v a message's row of d numbers, B the clip, b the noise's scale, k the number of releases.
     Guarantee: clipped in L1, two messages are at most 2B apart in L1, so that one release has ε₀ = 2B/b in the local
     model, δ = 0; k releases cost k·ε₀, or less at a δ > 0 (Kairouz, Oh and Viswanath 2015). Any attacker's advantage
-    on a binary attribute is at most (e^ε − 1)/(e^ε + 1). Nothing is gained by sampling devices: the server sees whom
-    it sampled.
+    on a binary attribute is at most (e^ε − 1)/(e^ε + 1). Sampling devices gains nothing: the server sees whom it
+    sampled.
     Where the papers' form fails: clipped in L2 (`clipped_in="L2"`), messages may be 2B√d apart in L1, so ε₀ = 2B√d/b,
-    and d must be told; unclipped (`clip=None`), ε is infinite whatever b is.
+    and d must be given; unclipped (`clip=None`), ε is infinite for every b.
 
     Attributes:
-        scale: the noise's scale b (its deviation is b√2); or give epsilon.
+        scale: the noise's scale b (its standard deviation is b√2); or give epsilon.
         clip: the norm B to which a message is clipped; null (None): not at all, as in the papers.
         place: what noise is added to: the update, each input, or each representation (also called last-layer).
-        clipped_in: the norm of the clip.
-        epsilon: find the scale whose ε over so many `releases` is this (δ = 0).
-        releases: in how many rounds a device speaks at most; 1 for inputs and representations.
-        dimensions: a message's length d, for a clip in L2; one of another length is not sent.
+        clipped_in: the norm in which a message is clipped.
+        epsilon: choose the scale whose ε over `releases` rounds is this (δ = 0).
+        releases: the most rounds in which a device sends an update; 1 for inputs and representations.
+        dimensions: a message's length d, for a clip in L2; a message of another length is not sent.
     """
 
     name = "DP-Laplace"
@@ -89,28 +89,28 @@ class DPLaplace(NoiseShield):
         return self.scale * (first - second)
 
     def clipped(self, rows: Tensor) -> Tensor:
-        """Clip; a message whose length is not what the ε was computed for is not sent."""
+        """Clip; a message of another length than the ε was computed for is not sent."""
         if self.dimensions is not None and rows.shape[1] != self.dimensions:
             raise InputError(f"{self.name}: a message of {rows.shape[1]} numbers, where dimensions={self.dimensions}")
         return super().clipped(rows)
 
     def spent(self, releases: int | None = None, delta: float = 0.0) -> Certificate:
-        """Return the (ε, δ) that one device has spent after so many messages; ε = ∞ where they are not clipped."""
+        """Return the (ε, δ) that one device has spent after this many messages; ε = ∞ if they are not clipped."""
         from fedveil.certificates import Certificate
 
         if self.clip is None:
             return unbounded(self.name, "scale", self.scale)
-        spoken = count(self.name, self.releases if releases is None else releases)
+        messages = count(self.name, self.releases if releases is None else releases)
         return Certificate(
             quantity="epsilon",
-            bound=composed_epsilon(self._at_scale(self.scale), spoken, delta),
+            bound=composed_epsilon(self._at_scale(self.scale), messages, delta),
             direction="upper",
             assumptions={
                 "delta": delta,
                 f"clip ({self.clipped_in})": self.clip,
                 "scale": self.scale,
                 "dimensions": self.dimensions if self.clipped_in == "L2" else "any",
-                "releases": spoken,
+                "releases": messages,
                 "neighbours": "any two clipped messages (local model)",
                 "sampling": "not counted: the server sees whom it sampled",
                 **self.covers(),
@@ -121,19 +121,23 @@ class DPLaplace(NoiseShield):
         )
 
     def certificates_over(self, releases: int, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
-        """Certify advantage, balanced accuracy and accuracy after so many messages; nothing without a bound."""
+        """Certify advantage, balanced accuracy and accuracy after this many messages; nothing without a bound."""
         from fedveil.certificates import advantage_from_balanced_accuracy, certify_accuracy_from_dp
 
-        known = self.known(values, priors)
+        given = self.checked_priors(values, priors)
         if not self._bounded:
             return ()
         spent = self.spent(releases)
 
         def certified(law: npt.NDArray[np.float64]) -> Certificate:
-            made = certify_accuracy_from_dp(spent.bound, 0.0, law, protects=str(self.covers()["covered messages"]))
-            assumed = {**spent.assumptions, **made.assumptions}
-            return replace(made, assumptions=assumed, does_not_cover=("what the observer knew before", *NOT_COVERED))
+            protects = str(self.covers()["covered messages"])
+            certificate = certify_accuracy_from_dp(spent.bound, 0.0, law, protects=protects)
+            return replace(
+                certificate,
+                assumptions={**spent.assumptions, **certificate.assumptions},
+                does_not_cover=("what the observer knew before", *NOT_COVERED),
+            )
 
         balanced = replace(certified(np.full(values, 1 / values)), quantity="balanced accuracy")
         bound = advantage_from_balanced_accuracy(balanced.bound, values)
-        return replace(balanced, quantity="advantage", bound=bound), balanced, certified(known)
+        return replace(balanced, quantity="advantage", bound=bound), balanced, certified(given)

@@ -1,4 +1,4 @@
-"""What the noise shields share: where the noise goes, how a message is clipped first, what that certifies."""
+"""What the noise shields share: what noise is added to, how a message is clipped first, and what that certifies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedveil.certificates import Certificate
 
 Place = Literal["update", "input", "last-layer", "representation"]
-"""Where noise is added. The last layer's output is the representation: two names of one place."""
+"""What noise is added to. The last layer's output is the representation: two names for the same."""
 
 KINDS = {
     "update": Kind.UPDATE,
@@ -41,13 +41,13 @@ class NoiseShield(Shield):
     """Clip every row of a message to norm B, then add noise that depends on nothing.
 
     The model is local: one row is one release, and any two clipped rows count as neighbours. So a bound on the update
-    protects the device as a whole, one on an input or a representation the person whose record it is. Sampling adds
-    nothing, because the server, who is the observer, draws the sample itself. What is spent grows with the rounds in
-    which a device speaks.
+    protects the device as a whole, and one on an input or a representation protects the person whose record it is.
+    Sampling gains nothing, because the server, who is the observer, draws the sample itself. What is spent grows with
+    the number of rounds in which a device sends an update.
     """
 
     order: float = 2.0
-    """In which norm a row is clipped."""
+    """The norm in which a row is clipped."""
 
     def __init__(self, clip: float | None, place: Place) -> None:
         if place not in KINDS:
@@ -59,12 +59,9 @@ class NoiseShield(Shield):
         self.certifies = frozenset() if clip is None else self.acts_on
 
     def __repr__(self) -> str:
-        hidden = (
-            "acts_on",
-            "certifies",
-        )  # they follow from `place`, and sets print in another order in another process
-        made = {name: value for name, value in vars(self).items() if name not in hidden}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in made.items())})"
+        derived = ("acts_on", "certifies")  # from `place`; and sets print in another order in another process
+        settings = {name: value for name, value in vars(self).items() if name not in derived}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
     @abstractmethod
     def noise(self, shape: torch.Size, generator: torch.Generator) -> Tensor:
@@ -72,17 +69,16 @@ class NoiseShield(Shield):
 
     @abstractmethod
     def certificates_over(self, releases: int, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
-        """Certify what no observer of so many clipped messages can beat; nothing where the message is not clipped."""
+        """Certify what no observer of this many clipped messages can beat; nothing if messages are not clipped."""
 
     @abstractmethod
     def spent(self, releases: int | None = None) -> Certificate:
-        """Return the ε that one device has spent after so many messages; infinite where they are not clipped."""
+        """Return the ε that one device has spent after this many messages; infinite if they are not clipped."""
 
     def certificates(self, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
         """Certify one release about a person.
 
-        On updates there is nothing to say here: how often a device speaks is the run's affair; see `spent` and
-        `certificates_over`.
+        Nothing for updates: how many of them a device sends depends on the run; see `spent` and `certificates_over`.
         """
         return () if KINDS[self.place] is Kind.UPDATE else self.certificates_over(1, values, priors)
 
@@ -93,27 +89,27 @@ class NoiseShield(Shield):
         return message.with_values(sent.to(message.values.dtype).view(message.values.shape))
 
     def change_all(self, updates: Tensor, contexts: Sequence[Context]) -> Tensor | None:
-        """Clip many devices' updates together; each one's noise is its own generator's, the same as by itself."""
+        """Clip many devices' updates together; each device's noise comes from its own generator."""
         rows = self.clipped(updates.flatten(1).double())
         drawn = [self.noise(rows[:1].shape, context.generator) for context in contexts]
         return (rows + torch.cat(drawn).to(rows.device)).to(updates.dtype).view(updates.shape)
 
     def clipped(self, rows: Tensor) -> Tensor:
-        """Return rows·min(1, B/‖row‖); as they are where there is no clip."""
+        """Return rows·min(1, B/‖row‖); unchanged if there is no clip."""
         if self.clip is None:
             return rows
         norms: Tensor = torch.linalg.vector_norm(rows, ord=self.order, dim=1, keepdim=True)
         return rows * (self.clip / norms.clamp_min(1e-300)).clamp_max(1.0)
 
-    def known(self, values: int, priors: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def checked_priors(self, values: int, priors: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Check that there is one prior for each value."""
-        found = np.asarray(priors, dtype=np.float64)
-        if found.shape != (values,):
-            raise InputError(f"{self.name}: {found.size} priors for {values} values; give one for each")
-        return found
+        law = np.asarray(priors, dtype=np.float64)
+        if law.shape != (values,):
+            raise InputError(f"{self.name}: {law.size} priors for {values} values; give one for each")
+        return law
 
     def covers(self) -> dict[str, object]:
-        """Say, as an assumption, what the certificate is about."""
+        """Return, as an assumption, what the certificate is about."""
         kind = KINDS[self.place]
         if kind is Kind.UPDATE:
             return {"covered messages": "the clipped updates of one device, as many as are counted"}
@@ -125,7 +121,7 @@ class NoiseShield(Shield):
 
 
 def unbounded(name: str, setting: str, value: float) -> Certificate:
-    """Say plainly that nothing is bounded: noise on an unclipped message has ε = ∞."""
+    """Return a certificate of nothing: noise on an unclipped message has ε = ∞."""
     from fedveil.certificates import Certificate
 
     return Certificate(
@@ -140,9 +136,9 @@ def unbounded(name: str, setting: str, value: float) -> Certificate:
 
 
 def one_of(name: str, setting: str, amount: float | None, epsilon: float | None, clip: float | None) -> None:
-    """Check that either the noise or the ε that it shall have is given, and that ε can be had at all."""
+    """Check that either the noise or its ε is given, and that this ε can be reached."""
     if (amount is None) == (epsilon is None):
-        raise InputError(f"{name}: give either {setting}, the noise, or epsilon, which it shall have")
+        raise InputError(f"{name}: give either {setting}, the noise, or epsilon, from which the noise follows")
     if amount is not None and not 0 < amount < math.inf:
         raise InputError(f"{name}: {setting} must be above 0 and finite, got {amount}")
     if epsilon is not None and clip is None:
@@ -150,7 +146,7 @@ def one_of(name: str, setting: str, amount: float | None, epsilon: float | None,
 
 
 def count(name: str, releases: int) -> int:
-    """Check a number of releases; a device that never spoke spent nothing."""
+    """Check a number of releases; a device that sent nothing spent nothing."""
     if isinstance(releases, bool) or int(releases) != releases or releases < 0:
-        raise InputError(f"{name}: releases must be a whole number from 0 on, got {releases!r}")
+        raise InputError(f"{name}: releases must be a whole number of at least 0, got {releases!r}")
     return int(releases)

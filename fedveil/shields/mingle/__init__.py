@@ -1,7 +1,11 @@
-"""Mingle: records changed before training, the same way whatever their u, so that people of every u show the same.
+"""Mingle: records are changed before training, in the same way for every u, so that people of every u look alike.
 
-`shield.py` is the shield; `plan.py` the linear programme that says how much of each cell goes where; `table.py` fits it
-to a table, group of columns by group of columns; `prototypes.py` does the same for pictures.
+| module | contents |
+|---|---|
+| `shield` | `Mingle`, the shield |
+| `plan` | the linear programme that decides how many records of each cell are shown as another |
+| `table` | tables: steps over groups of columns |
+| `prototypes` | images, and whole records of tables: averages of a label |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whole records: some people show an average record of their label, those first whom it changes least."""
+"""Whole records: some people show an average record of their label, starting with those whom it changes least."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from fedveil.core.errors import InputError
 from fedveil.shields.mingle.plan import Plan, plan
 
 _PEOPLE = 4000
+"""Most people who are clustered."""
 _COMPONENTS = 100
+"""Most principal components from which u is guessed."""
 _FOLDS = 3
 
 
@@ -27,10 +29,16 @@ _FOLDS = 3
 class Prototypes:
     """Records are shown as they are, or as one of few averages of training people with the same label.
 
-    Strata are labels; cells are the nearest average, how far it is, and which u the record looks like: where a label is
-    commoner among people of one u, fewer of those who look like it have to change. The plan counts whoever stays as
-    known, and of those who show an average only what the shares of u among them tell: so whatever an observer makes of
-    records, it knows no more of u than `plan.after` says, up to the error of these counts.
+    Strata are labels; cells are the nearest average, its distance, and which u the record looks like: if a label is
+    commoner among people of one u, fewer of those who look like it have to change. The plan counts everybody who stays
+    as known, and of those who show an average only what the shares of u among them reveal. So however an observer reads
+    records, it knows no more about u than `plan.after` says, up to the error of these counts.
+
+    Attributes:
+        centres: the averages, (labels, averages, features).
+        edges: of the bins of distances, (labels, averages, bins − 1).
+        guess: which u a record looks like.
+        plan: the chances.
     """
 
     centres: FloatArray
@@ -44,10 +52,10 @@ class Prototypes:
         row = self.plan.chances[y, cell].cumsum(axis=1)
         drawn = torch.rand((len(x), 1), generator=generator, dtype=torch.float64).numpy()
         shown = (row < drawn * row[:, -1:]).sum(axis=1) - self.plan.chances.shape[1]
-        made = x.copy()
+        records = x.copy()
         moved = np.flatnonzero(shown >= 0)
-        made[moved] = self.centres[y[moved], shown[moved]]
-        return made
+        records[moved] = self.centres[y[moved], shown[moved]]
+        return records
 
 
 def fit_prototypes(
@@ -57,12 +65,12 @@ def fit_prototypes(
 
     Args:
         x: flat records.
-        y: labels; all 0 where there is no task.
+        y: labels; all 0 if there is no task.
         u: codes of the attribute, 0 to U − 1.
         budget: mean of ‖x′ − x‖ / size.
         count: how many averages a label has.
-        bins: into how many bins distances are cut.
-        size: what a record's change is measured by.
+        bins: the number of bins of distances.
+        size: what a record's change is divided by.
         seed: of the clustering.
     """
     values, labels = int(u.max()) + 1, int(y.max()) + 1
@@ -70,10 +78,10 @@ def fit_prototypes(
     edges = np.full((labels, count, bins - 1), np.inf)
     nearest, far = _nearest(x, y, centres)
     for label in range(labels):
-        for place in range(count):
-            own = far[(y == label) & (nearest == place)]
-            if len(own):
-                edges[label, place] = np.quantile(own, np.linspace(0, 1, bins + 1)[1:-1])
+        for average in range(count):
+            distances = far[(y == label) & (nearest == average)]
+            if len(distances):
+                edges[label, average] = np.quantile(distances, np.linspace(0, 1, bins + 1)[1:-1])
     guess, looks = _guess(x, u, seed)
     cell, apart = _cells(x, y, looks, centres, edges)
     cells = count * bins * values
@@ -82,13 +90,13 @@ def fit_prototypes(
     counts = shares.sum(axis=0)
     cost = np.full((labels, cells, cells + count), np.inf)
     cost[:, np.arange(cells), np.arange(cells)] = 0.0
-    for place in range(count):
+    for average in range(count):
         total = np.zeros((labels, cells))
-        np.add.at(total, (y, cell), apart[:, place] / size)
-        cost[:, :, cells + place] = np.where(counts > 0, total / np.maximum(counts, 1), np.inf)
-    told = np.arange(cells + count) < cells
+        np.add.at(total, (y, cell), apart[:, average] / size)
+        cost[:, :, cells + average] = np.where(counts > 0, total / np.maximum(counts, 1), np.inf)
+    revealing = np.arange(cells + count) < cells  # a record that is shown as it is
     shares /= shares.sum(axis=(1, 2), keepdims=True)
-    return Prototypes(centres, edges, guess, plan(shares, counts / len(x), cost, told, budget))
+    return Prototypes(centres, edges, guess, plan(shares, counts / len(x), cost, revealing, budget))
 
 
 def _averages(x: FloatArray, count: int, seed: int) -> FloatArray:
@@ -100,12 +108,12 @@ def _averages(x: FloatArray, count: int, seed: int) -> FloatArray:
     rng = np.random.default_rng(seed)
     some = x[np.sort(rng.choice(len(x), min(len(x), _PEOPLE), replace=False))]
     with threadpool_limits(1):
-        found = KMeans(count, n_init=1, random_state=seed % 2**32).fit(some).cluster_centers_
-    return np.asarray(found, dtype=np.float64)
+        centres = KMeans(count, n_init=1, random_state=seed % 2**32).fit(some).cluster_centers_
+    return np.asarray(centres, dtype=np.float64)
 
 
 def _nearest(x: FloatArray, y: IntArray, centres: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return each record's nearest average of its label, and the distance."""
+    """Return each record's nearest average of its label, and its distance."""
     apart = _distances(x, y, centres)
     nearest = apart.argmin(axis=1)
     return nearest, apart[np.arange(len(x)), nearest]
@@ -114,8 +122,8 @@ def _nearest(x: FloatArray, y: IntArray, centres: FloatArray) -> tuple[IntArray,
 def _distances(x: FloatArray, y: IntArray, centres: FloatArray) -> FloatArray:
     if y.max(initial=0) >= len(centres) or y.min(initial=0) < 0:
         raise InputError("mingle: a label that no training person had")
-    found = [np.linalg.norm(x - centres[y, place], axis=1) for place in range(centres.shape[1])]
-    return np.stack(found, axis=1)
+    distances = [np.linalg.norm(x - centres[y, average], axis=1) for average in range(centres.shape[1])]
+    return np.stack(distances, axis=1)
 
 
 def _cells(
@@ -125,13 +133,13 @@ def _cells(
     apart = _distances(x, y, centres)
     nearest = apart.argmin(axis=1)
     far = apart[np.arange(len(x)), nearest]
-    place = (far[:, None] > edges[y, nearest]).sum(axis=1)
-    found: IntArray = (looks * centres.shape[1] + nearest) * (edges.shape[2] + 1) + place
-    return found, apart
+    bin_index = (far[:, None] > edges[y, nearest]).sum(axis=1)
+    cells: IntArray = (looks * centres.shape[1] + nearest) * (edges.shape[2] + 1) + bin_index
+    return cells, apart
 
 
 def _guess(x: FloatArray, u: IntArray, seed: int) -> tuple[Pipeline, IntArray]:
-    """Return a guess at u from a record, and what guesses that never saw a person make of it."""
+    """Return a model that guesses u from a record, and out-of-fold guesses for the training people."""
     fewest = int(np.bincount(u).min())
     if fewest < 2:
         raise InputError("mingle: a value of the attribute occurs only once among training people; too few to learn")

@@ -1,4 +1,4 @@
-"""Mingle: change the records of those who would give u away most cheaply hidden, by a map that does not read u."""
+"""Mingle: change some records, chosen so that u becomes hard to guess at the least change, by a map that ignores u."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from fedveil.core.randomness import child_seed
 from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.shields.drop_columns import information_bits, table_columns
 from fedveil.shields.message import Context, Kind, Message
-from fedveil.shields.mingle import Prototypes, Step, fit_prototypes, fit_step
+from fedveil.shields.mingle.prototypes import Prototypes, fit_prototypes
+from fedveil.shields.mingle.table import Step, fit_step
 from fedveil.shields.shield import Shield
 
 _TOGETHER = 2
@@ -26,40 +27,39 @@ _LEFT = 0.02
 
 
 class Mingle(Shield):
-    """x′ drawn from K(· | x, y), the same K for every u: the most hidden of u for a mean change of the record.
+    """Show x′ drawn from K(· | x, y), the same K for every u, which hides most of u for a given mean change of records.
 
     A network's gradient at one record is a function of (x′, y), so by data processing no update, of one round or of
-    many, tells more about u than (x′, y) does, whatever the network; noise of the same norm is spread over all of an
-    update's coordinates, and an attacker who knows its structure averages it out. Tables: groups V of columns, those
-    that say most about u first, take other values by the chances K(v′ | v, bin, y) that leave the best guess of u from
-    (v′, bin, y) least right within the budget, a linear programme (`fedveil.shields.mingle.plan`); bins are of what the
-    rest of the record and y tell about u. For images, and for tables with what is left if asked, some people show an
-    average record of their label, those first whom it changes least. Symbols: K the chances, U the attribute's number
-    of values, b the budget. Guarantee: none on the distribution; `steps_` and `prototypes_` say what the plans reckon
-    on training people. What is reckoned for averages counts everybody who stays as known, so it holds against every
-    observer up to the error of the counts. The label y is not hidden, nor what it tells about u. It fails closed: a
-    record without its label, or with one that training people did not have, is not used.
+    many, reveals more about u than (x′, y) does, whatever the network. Noise of the same norm on updates is spread over
+    all coordinates, and an attacker who knows their structure averages it out.
+    Tables: groups V of columns, starting with those that reveal most about u, take other values by the chances
+    K(v′ | v, bin, y) that minimise how often the best guess of u from (v′, bin, y) is right within the budget, a linear
+    programme (`fedveil.shields.mingle.plan`); bins are of what the rest of the record and y reveal about u. For images,
+    and on request for tables with what is left of the budget, some people show an average record of their label,
+    starting with those whom it changes least. Symbols: K the chances, U the attribute's number of values.
+    Guarantee: none on the distribution; `steps_` and `prototypes_` hold what the plans predict on training people. The
+    prediction for averages counts everybody who stays as known, so it holds against every observer up to the error of
+    the counts. The label y is not hidden, nor what it reveals about u. It fails closed: a record without its label, or
+    with a label that no training person had, is not used.
 
-    Args:
-        attribute: what is hidden.
-        budget: mean of ‖x′ − x‖ / √(‖x‖² + 1), the relative change of a first layer's gradient at equal slopes; what it
-            does to whole updates is to be measured (`at_norm` of `fedveil_papers.recup` finds the budget for a norm).
-        columns: for tables, groups of columns in the order they are moved; by default the two that say most about u
-            together, then the next two one by one.
-        averages: how many average records a label has; 0: nobody shows one. By default 1 for images and 0 for tables,
+    Attributes:
+        attribute: the sensitive attribute to hide.
+        budget: the mean of ‖x′ − x‖ / √(‖x‖² + 1), the relative change of a first layer's gradient at equal slopes;
+            what it does to whole updates has to be measured (`fedveil_papers.recup.laboratory.at_norm` finds the budget
+            for a norm).
+        columns: for tables, groups of columns in the order in which they are moved; default: the two that reveal most
+            about u together, then the next two one by one.
+        averages: how many average records a label has; 0: nobody shows one. Default: 1 for images and 0 for tables,
             whose steps hide more for less.
-        bins: into how many bins what the rest of a record tells is cut.
-
-    Attributes, once prepared:
-        steps_: the fitted steps of a table.
-        prototypes_: the averages, where there are some.
-        spent_: the mean change of training people.
+        bins: the number of bins of what the rest of a record reveals.
+        steps_: once prepared, the fitted steps of a table.
+        prototypes_: once prepared, the averages, if there are any.
+        spent_: once prepared, the mean change of training people.
     """
 
     name = "mingle"
     acts_on = frozenset({Kind.INPUT})
     reads_label = True
-    form = "hardened"
     steps_: tuple[Step, ...]
     prototypes_: Prototypes | None
     spent_: float
@@ -77,48 +77,47 @@ class Mingle(Shield):
             raise InputError(f"mingle: the budget is a mean relative change above 0, not {budget!r}")
         if not isinstance(attribute, str) or not attribute:
             raise InputError(f"mingle: name the attribute to hide, got {attribute!r}")
-        for what, value, least in (("averages", 0 if averages is None else averages, 0), ("bins", bins, 1)):
+        for setting, value, least in (("averages", 0 if averages is None else averages, 0), ("bins", bins, 1)):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InputError(f"mingle: {what} must be a whole number from {least} on, not {value!r}")
+                raise InputError(f"mingle: {setting} must be a whole number of at least {least}, not {value!r}")
         groups = () if columns is None else columns
-        if isinstance(groups, str) or any(isinstance(own, str) or not own for own in groups):
+        if isinstance(groups, str) or any(isinstance(group, str) or not group for group in groups):
             raise InputError(f"mingle: columns are groups of names, each a list, not {columns!r}")
         self.attribute, self.budget, self.averages, self.bins = attribute, float(budget), averages, bins
-        self.columns = None if columns is None else [list(own) for own in columns]
+        self.columns = None if columns is None else [list(group) for group in columns]
 
     def prepared(self, data: AttributeData, seed: int) -> Mingle:
-        """Fit the chances on training people who carry the attribute and, where there is a task, its label."""
+        """Fit the chances on training people whose attribute and, if there is a task, label are known."""
         train = data.take(data.rows(Split.TRAIN))
         secret = train.attribute(self.attribute)
-        known = secret.known if train.y is None else secret.known & train.y.known
-        train = train.take(known)
-        found, u = np.unique(train.attribute(self.attribute).codes, return_inverse=True)
-        if len(found) < 2:
+        train = train.take(secret.known if train.y is None else secret.known & train.y.known)
+        values, u = np.unique(train.attribute(self.attribute).codes, return_inverse=True)
+        if len(values) < 2:
             raise InputError(f"mingle: training people of {data.name} have fewer than two values of {self.attribute!r}")
         y = np.zeros(len(u), np.int64) if train.y is None else train.y.codes.astype(np.int64)
-        ready = copy.copy(self)
-        ready.labelled_ = train.y is not None
+        fitted = copy.copy(self)
+        fitted.labelled_ = train.y is not None
         true = train.x.reshape(len(u), -1).astype(np.float64)
         size = np.sqrt((true**2).sum(axis=1) + 1)
         generator = torch.Generator().manual_seed(child_seed(seed, "mingle") % 2**63)
         shown, steps, spent = true, [], 0.0
         for number, group in enumerate(self._groups(train) if train.x.ndim == 2 else []):
-            part = child_seed(seed, "mingle", number)
-            step = fit_step(shown, y, u, table_columns(train), group, self.budget - spent, self.bins, size, part)
+            step_seed = child_seed(seed, "mingle", number)
+            step = fit_step(shown, y, u, table_columns(train), group, self.budget - spent, self.bins, size, step_seed)
             shown = step.move(shown, y, generator)
             steps.append(step)
-            spent = max(spent + step.plan.spent, _change(true, shown, size))  # people fitted on may change less
+            spent = max(spent + step.plan.spent, _change(true, shown, size))  # training people may change less
             if spent > (1 - _LEFT) * self.budget:
                 break
-        ready.steps_, ready.prototypes_ = tuple(steps), None
+        fitted.steps_, fitted.prototypes_ = tuple(steps), None
         averages = int(train.x.ndim != 2) if self.averages is None else self.averages
         if averages and spent < (1 - _LEFT) * self.budget:
-            part = child_seed(seed, "mingle", "averages")
+            step_seed = child_seed(seed, "mingle", "averages")
             left = self.budget - spent
-            ready.prototypes_ = fit_prototypes(shown, y, u, left, averages, _DISTANCES, size, part)
-            spent = _change(true, ready.prototypes_.move(shown, y, generator), size)
-        ready.spent_ = spent
-        return ready
+            fitted.prototypes_ = fit_prototypes(shown, y, u, left, averages, _DISTANCES, size, step_seed)
+            spent = _change(true, fitted.prototypes_.move(shown, y, generator), size)
+        fitted.spent_ = spent
+        return fitted
 
     def _groups(self, data: AttributeData) -> list[list[str]]:
         names = table_columns(data)
@@ -131,7 +130,7 @@ class Mingle(Shield):
             return self.columns
         secret = data.attribute(self.attribute)
         bits = {
-            column: information_bits(data.x[:, [own == column for own in names]], secret)
+            column: information_bits(data.x[:, [name == column for name in names]], secret)
             for column in dict.fromkeys(names)
         }
         ranked = sorted(bits, key=lambda column: -bits[column])
@@ -139,7 +138,7 @@ class Mingle(Shield):
         return [ranked[:_TOGETHER], *([column] for column in alone)]
 
     def change(self, message: Message, context: Context) -> Message:
-        """Draw what each record is shown as; u is not looked at."""
+        """Draw what is shown of each record; u is not read."""
         if not hasattr(self, "steps_"):
             raise InputError("mingle: not fitted yet; call prepared(data, seed) first")
         x = message.values.detach().cpu().numpy().astype(np.float64)

@@ -1,8 +1,16 @@
 """RecUP-FL (Cui et al. 2023): updates moved so that a zoo of substitute attackers reads the wrong value.
 
-`shield.py` is the shield as printed, which publishes what it hides; `fgsm.py` its steps; `zoo.py` what it reads of a
-zoo, `fitting.py` fits one on updates or gradients, `zoo_file.py` keeps it in one safetensors file, and `seen.py` tells
-how far a model has moved since. A zoo is built from a study by `fedveil.zoos`.
+| module | contents |
+|---|---|
+| `shield` | `RecUP`, the shield as printed, which publishes what it hides |
+| `fgsm` | its steps: fast gradient signs through the members of a zoo |
+| `pools` | the same steps for max-pooled magnitudes, where only few entries of an update can move |
+| `zoo` | `Zoo`, models that read one attribute from an update, and its file |
+| `members` | a zoo's members: widths, depths, few bits |
+| `seen` | how far a model has moved since a zoo was fitted |
+| `fitting` | fits a zoo on updates or gradients |
+
+A zoo is built from a study by `fedveil.zoos`.
 """
 
 from __future__ import annotations

@@ -1,18 +1,24 @@
-"""Fast gradient sign steps through a zoo: RecUP-FL's meta-train and meta-test, and the four forms it compares with."""
+"""Fast gradient sign steps through a zoo: RecUP-FL's meta-train and meta-test, and the four forms it compares with.
+
+A `Point` is many updates that move: their features, and how slopes of features become steps of updates. `DirectPoint`
+works by autograd through any features; `PooledPoint` (see `pools`) makes the same steps for max-pooled magnitudes, and
+is much faster.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Literal, get_args
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fedveil.core.randomness import numpy_generator
-from fedveil.shields.recup import Zoo
-from fedveil.shields.recup.fgsm_points import Point, Step
+from fedveil.shields.recup.zoo import Zoo
+from fedveil.updates.features import features
+from fedveil.updates.segments import Segment
 
 Variant = Literal["one-step", "average", "iterative", "momentum", "meta"]
 """RecUP-FL, Appendix E, and Algorithm 1."""
@@ -22,11 +28,97 @@ VARIANTS: tuple[str, ...] = get_args(Variant)
 MOMENTUM = 0.9
 
 Slopes = Callable[[int, Tensor], Tensor]
-"""(member, features (n, f)) → where its loss grows, (n, f)."""
+"""(member, features (n, f)) → the direction in which its loss grows, (n, f)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Numbers to add to updates: (n, d) to all entries, or (n, f) to one entry of each pool.
+
+    `entries` says to which entry of each pool; None: to all entries.
+    """
+
+    amounts: Tensor
+    entries: Tensor | None = None
+
+    def signs(self, size: Tensor) -> Step:
+        """Return ±size, (n, 1), in the direction of each number; 0 stays 0."""
+        return replace(self, amounts=self.amounts.sign() * size.to(self.amounts))
+
+
+class Point(Protocol):
+    """Updates that move."""
+
+    def features(self) -> Tensor:
+        """Return the current (n, f) features."""
+
+    def gradient(self, slopes: Tensor) -> Step:
+        """Return the gradient, with respect to the updates, of a function with these (n, f) slopes in the features."""
+
+    def spread(self, step: Step) -> Tensor:
+        """Return a step in coordinates that do not depend on the current point, (n, …)."""
+
+    def add(self, step: Step) -> None:
+        """Move by a step."""
+
+    def add_everywhere(self, amounts: Tensor) -> None:
+        """Move by numbers in the coordinates of `spread`."""
+
+    def mark(self) -> Any:
+        """Return what `go_back` needs to return to the current point."""
+
+    def go_back(self, mark: Any) -> None:
+        """Undo all steps since a mark."""
+
+    def write(self, rows: Tensor, share: Tensor, bound: Tensor) -> None:
+        """Add share · (this point − its start) to rows, with each number's change clipped to ±bound; both (n, 1)."""
+
+
+class DirectPoint:
+    """The updates themselves, and autograd: for any features, and the reference for `PooledPoint`."""
+
+    def __init__(self, updates: Tensor, segments: Sequence[Segment], how: str) -> None:
+        self.start, self.now, self.segments, self.how = updates, updates, segments, how
+
+    def features(self) -> Tensor:
+        """Return the features."""
+        return features(self.now, self.segments, self.how)
+
+    def gradient(self, slopes: Tensor) -> Step:
+        """Differentiate."""
+        with torch.enable_grad():
+            now = self.now.detach().requires_grad_(True)
+            outputs = features(now, self.segments, self.how)
+            (gradient,) = torch.autograd.grad(outputs, now, slopes.to(outputs))
+        return Step(gradient)
+
+    def spread(self, step: Step) -> Tensor:
+        """Return the step's numbers."""
+        return step.amounts
+
+    def add(self, step: Step) -> None:
+        """Move by a step."""
+        self.now = self.now + step.amounts
+
+    def add_everywhere(self, amounts: Tensor) -> None:
+        """Move by these numbers."""
+        self.now = self.now + amounts
+
+    def mark(self) -> Tensor:
+        """Return the updates."""
+        return self.now
+
+    def go_back(self, mark: Tensor) -> None:
+        """Restore the updates."""
+        self.now = mark
+
+    def write(self, rows: Tensor, share: Tensor, bound: Tensor) -> None:
+        """Add the change."""
+        rows += share.to(rows) * torch.clamp(self.now - self.start, -bound.to(rows), bound.to(rows))
 
 
 def reach(variant: str, iterations: int) -> int:
-    """Return how many steps ε add up at most to one number's change.
+    """Return how many steps ε can add up in one number's change.
 
     >>> reach("meta", 10), reach("iterative", 10)
     (10, 1)
@@ -35,9 +127,9 @@ def reach(variant: str, iterations: int) -> int:
 
 
 def depth(variant: str, iterations: int, models: int) -> int:
-    """Return how many entries of one pool can ever be its largest: those that may be changed at a time, and one more.
+    """Return how many entries of one pool can ever be its largest: one more than can be changed at a time.
 
-    Meta-train and meta-test change one of each pool in every kept step, and up to Q − 1 more on the way ahead of one.
+    Meta-train and meta-test change one entry of each pool in every kept step, and up to Q − 1 more before it.
     """
     if variant == "meta":
         return iterations + max(1, models - 1)
@@ -45,9 +137,9 @@ def depth(variant: str, iterations: int, models: int) -> int:
 
 
 def draw_models(zoo: Zoo, variant: str, iterations: int, models: int, seed: int, number: int) -> list[list[int]]:
-    """Draw the members for every iteration, none twice in one of them.
+    """Draw the members for every iteration of round `number`, without replacement within an iteration.
 
-    The draw is the round's, for all devices alike, so that they are one batch: nothing secret hangs on it.
+    All devices share the draw, so that they are one batch: no secret depends on it.
     """
     random = numpy_generator(seed, "models of the zoo", zoo.attribute, number)
     count = 1 if variant == "one-step" else min(models, len(zoo))
@@ -66,11 +158,11 @@ def climb(
 
     Args:
         now: the updates, which move.
-        slopes: where each member's loss grows.
+        slopes: the direction in which each member's loss grows.
         drawn: the members of every iteration.
         size: ε of each row, (n, 1).
         variant: which form.
-        going_on: told the features before each iteration, says which rows, (n,), go on; the others stay from then on.
+        going_on: given the features before each iteration, returns which rows, (n,), go on; the others stop for good.
     """
     for members in drawn:
         if going_on is not None:
@@ -86,14 +178,14 @@ def climb(
             now.go_back(here)
             now.add(last.signs(size))  # only the meta-test's step is kept
         elif variant == "average":
-            found = now.features()
-            for step in [now.gradient(slopes(member, found)).signs(small) for member in members]:
+            here = now.features()
+            for step in [now.gradient(slopes(member, here)).signs(small) for member in members]:
                 now.add(step)  # all from the same point
         elif variant == "momentum":
             velocity: Tensor | None = None
             for member in members:
-                own = now.spread(_normalised(now.gradient(slopes(member, now.features()))))
-                velocity = own if velocity is None else MOMENTUM * velocity + own
+                gradient = now.spread(_normalised(now.gradient(slopes(member, now.features()))))
+                velocity = gradient if velocity is None else MOMENTUM * velocity + gradient
                 now.add_everywhere(velocity.sign() * small.to(velocity))
         else:
             for member in members:
@@ -106,14 +198,14 @@ def _normalised(step: Step) -> Step:
 
 
 def slopes_of(zoo: Zoo, codes: Tensor) -> Slopes:
-    """Return where each member's cross-entropy of the true values grows, up to a positive factor for every row.
+    """Return the direction in which each member's cross-entropy of these values grows, up to a positive factor per row.
 
-    The gradient of −log p_u in the logits is (1 − p_u)·(w − e_u), with w the others' shares among themselves. The
-    factor 1 − p_u, which rounds to 0 where a member is sure, is left out: signs and normalised slopes are as they were.
+    The gradient of −log p_u in the logits is (1 − p_u)·(w − e_u), with w the other values' shares among themselves. The
+    factor 1 − p_u, which rounds to 0 for a confident member, is left out: signs and normalised slopes stay the same.
     """
 
-    def slopes(member: int, found: Tensor) -> Tensor:
-        x = zoo.standardised(found)
+    def slopes(member: int, inputs: Tensor) -> Tensor:
+        x = zoo.standardised(inputs)
         layers = list(zoo.members[member])
         if all(type(layer) in (nn.Linear, nn.ReLU) for layer in layers):
             return _by_hand(layers, x, codes) / zoo.scale
@@ -128,16 +220,16 @@ def slopes_of(zoo: Zoo, codes: Tensor) -> Slopes:
 
 def _by_hand(layers: list[nn.Module], x: Tensor, codes: Tensor) -> Tensor:
     """Go forward and back through fully connected layers; only the inputs' gradient is needed."""
-    alive: list[Tensor] = []
+    active: list[Tensor] = []
     for layer in layers:
         if isinstance(layer, nn.Linear):
             x = functional.linear(x, layer.weight, layer.bias)
         else:
-            alive.append(x > 0)
+            active.append(x > 0)
             x = x.relu_()
     slope = _towards_others(x, codes)
     for layer in reversed(layers):
-        slope = slope @ layer.weight if isinstance(layer, nn.Linear) else slope.mul_(alive.pop())
+        slope = slope @ layer.weight if isinstance(layer, nn.Linear) else slope.mul_(active.pop())
     return slope
 
 
@@ -146,7 +238,7 @@ def _towards_others(logits: Tensor, codes: Tensor) -> Tensor:
     return others.scatter_(1, codes[:, None], -1.0)
 
 
-def fooled(zoo: Zoo, found: Tensor, codes: Tensor) -> Tensor:
-    """Return the share of members that guess another value than the true one, (n,)."""
-    wrong = [zoo.logits(member, found).argmax(dim=1) != codes for member in range(len(zoo))]
+def fooled(zoo: Zoo, inputs: Tensor, codes: Tensor) -> Tensor:
+    """Return the share of members that guess another value than the true one, (n,), from features (n, f)."""
+    wrong = [zoo.logits(member, inputs).argmax(dim=1) != codes for member in range(len(zoo))]
     return torch.stack(wrong).double().mean(dim=0)

@@ -15,27 +15,27 @@ MEMBERS, NARROWEST, WIDEST = 20, 128, 2048
 """RecUP-FL §5.3: 20 members, each layer between 128 and 2,048 units."""
 
 DEPTHS = range(2, 6)
-"""Fully connected layers of a member; the paper finds no benefit beyond 3."""
+"""Fully connected layers of a member; the paper reports no benefit beyond 3."""
 
 
 def spread_widths(count: int = MEMBERS, narrowest: int = NARROWEST, widest: int = WIDEST) -> tuple[int, ...]:
-    """Return widths in equal ratios from the narrowest to the widest, in eights.
+    """Return widths in equal ratios from the narrowest to the widest, as multiples of eight.
 
-    Equal ratios and not equal steps: the narrow members differ most from one another, and cost least.
+    Equal ratios, not equal steps: narrow members differ most from one another, and cost least.
 
     >>> spread_widths(5)
     (128, 256, 512, 1024, 2048)
     """
     if count < 1 or not 1 <= narrowest <= widest:
         raise InputError(f"zoo: {count} members of widths {narrowest}-{widest}; ask for at least one, narrowest first")
-    found = np.geomspace(narrowest, widest, count) if count > 1 else np.array([float(widest)])
-    return tuple(int(min(widest, max(narrowest, 8 * round(width / 8)))) for width in found)
+    widths = np.geomspace(narrowest, widest, count) if count > 1 else np.array([float(widest)])
+    return tuple(int(min(widest, max(narrowest, 8 * round(width / 8)))) for width in widths)
 
 
 def hidden_sizes(width: int, depth: int = 3) -> tuple[int, ...]:
-    """Return the hidden sizes of a member: half as many units in each layer as in the one before, 128 at the least.
+    """Return the hidden sizes of a member: each layer has half the units of the one before, but at least 128.
 
-    `depth` counts fully connected layers, the one that answers included; a member narrower than 128 stays as narrow.
+    `depth` counts fully connected layers, including the last one; a member narrower than 128 keeps its width.
 
     >>> hidden_sizes(2048), hidden_sizes(128), hidden_sizes(1024, 5)
     ((2048, 1024), (128, 128), (1024, 512, 256, 128))
@@ -53,8 +53,8 @@ def hidden_sizes(width: int, depth: int = 3) -> tuple[int, ...]:
 class QuantisedLinear(nn.Module):
     """A fully connected layer whose weights are whole numbers of b bits, with one scale per output.
 
-    w ≈ s·q with q in −L … L, L = 2^(b−1) − 1, s = max|w|/L of the output's row; biases stay as they are. Rounded to the
-    nearest: unlike an update, a model is rounded once, and no bias adds up.
+    w ≈ s·q with q in −L … L, L = 2^(b−1) − 1, s = max|w|/L of the output's row; biases are not rounded. Weights are
+    rounded to the nearest: unlike an update, a model is rounded once, so no bias accumulates.
     """
 
     def __init__(self, weight: Tensor, scale: Tensor, bias: Tensor) -> None:
@@ -75,7 +75,7 @@ class QuantisedLinear(nn.Module):
         return cls(rounded.to(torch.int8), scale, layer.bias.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Answer; gradients flow back to x."""
+        """Return the layer's outputs; gradients flow back to x."""
         return nn.functional.linear(x, self.weight.to(x.dtype), None) * self.scale.T + self.bias
 
 
@@ -87,20 +87,21 @@ def quantised_member(member: nn.Sequential, bits: int) -> nn.Sequential:
 
 
 def member_of(tensors: Sequence[dict[str, Tensor]]) -> nn.Sequential:
-    """Put a member together from its layers' tensors; a layer with scales is a rounded one."""
+    """Assemble a member from its layers' tensors; a layer with scales is a rounded one."""
     layers: list[nn.Module] = []
-    for own in tensors:
-        if "scale" in own:
-            layers += [QuantisedLinear(own["weight"], own["scale"], own["bias"]), nn.ReLU()]
+    for named in tensors:
+        if "scale" in named:
+            layers += [QuantisedLinear(named["weight"], named["scale"], named["bias"]), nn.ReLU()]
             continue
-        layer = nn.Linear(own["weight"].shape[1], own["weight"].shape[0], device="meta", dtype=own["weight"].dtype)
-        layer.load_state_dict(own, assign=True)
+        outputs, inputs = named["weight"].shape
+        layer = nn.Linear(inputs, outputs, device="meta", dtype=named["weight"].dtype)
+        layer.load_state_dict(named, assign=True)
         layers += [layer, nn.ReLU()]
     return frozen(nn.Sequential(*layers[:-1]))
 
 
 def tensors_of(member: nn.Sequential) -> list[dict[str, Tensor]]:
-    """Return the tensors of each layer of a member, in their order."""
+    """Return the tensors of each layer of a member, in order."""
     return [
         {name: tensor.detach() for name, tensor in layer.state_dict().items()}
         for layer in member
@@ -109,16 +110,16 @@ def tensors_of(member: nn.Sequential) -> list[dict[str, Tensor]]:
 
 
 def check_member(tensors: Sequence[dict[str, Tensor]], inputs: int, hidden: Sequence[int], classes: int) -> None:
-    """Refuse tensors that are no member of these sizes; the caller says where they come from."""
+    """Refuse tensors that are no member of these sizes; the caller adds where they come from."""
     sizes = [inputs, *hidden, classes]
     if len(tensors) != len(sizes) - 1:
         raise InputError(f"a member has {len(tensors)} layers in place of {len(sizes) - 1}")
-    for own, (fan_in, fan_out) in zip(tensors, pairwise(sizes), strict=True):
-        shapes = {name: tuple(tensor.shape) for name, tensor in own.items()}
+    for named, (fan_in, fan_out) in zip(tensors, pairwise(sizes), strict=True):
+        shapes = {name: tuple(tensor.shape) for name, tensor in named.items()}
         expected = {"weight": (fan_out, fan_in), "bias": (fan_out,)}
         if "scale" in shapes:
             expected["scale"] = (fan_out, 1)
-        if shapes != expected or not all(bool(torch.isfinite(tensor).all()) for tensor in own.values()):
+        if shapes != expected or not all(bool(torch.isfinite(tensor).all()) for tensor in named.values()):
             raise InputError(
                 f"a member's layer of {fan_in} × {fan_out} has other shapes, or numbers that are not finite"
             )
@@ -126,5 +127,5 @@ def check_member(tensors: Sequence[dict[str, Tensor]], inputs: int, hidden: Sequ
 
 def frozen(member: nn.Sequential) -> nn.Sequential:
     """Return a member that no longer learns: gradients flow through it to the update, and to nothing else."""
-    member.zero_grad(set_to_none=True)  # what training left there is as large as the member
+    member.zero_grad(set_to_none=True)  # the gradients that training left are as large as the member
     return member.requires_grad_(False).eval()

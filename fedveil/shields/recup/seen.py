@@ -1,9 +1,9 @@
-"""Which weights a zoo's updates started from: enough of them to say how far a model has moved on since.
+"""The weights that a zoo's updates started from, in a short form that still says how far a model has moved since.
 
-Kept are a digest, the norm and a sketch of 256 numbers, 2 kB per round whatever the model's size; the weights would be
-as large as the model for every round. The sketch S (Charikar, Chen and Farach-Colton 2002) adds every weight,
-with a random sign, to one of 256 sums: E‖S v‖² = ‖v‖², with a variance of at most 2‖v‖⁴/256, so that distances come out
-within about 9% (two deviations), from one pass over the weights.
+For each round a digest, the norm and a sketch of 256 numbers are kept, 2 kB whatever the model's size; the weights
+themselves would take as much as the model for every round. The sketch S (Charikar, Chen and Farach-Colton 2002) adds
+every weight, with a random sign, to one of 256 sums: E‖S v‖² = ‖v‖², with a variance of at most 2‖v‖⁴/256. Distances
+are therefore accurate to about 9% (two standard deviations), from one pass over the weights.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedveil.core.randomness import torch_generator
 from fedveil.updates.segments import Segment, checked
 
 SUMS = 256
-"""How many numbers a sketch has."""
+"""The numbers in a sketch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class SeenRound:
 
     @classmethod
     def of(cls, number: int, weights: Tensor, segments: Sequence[Segment]) -> SeenRound:
-        """Look at weights, in an update's order."""
+        """Summarise weights, in an update's order."""
         flat = weights.detach().cpu().flatten()
         return cls(int(number), weights_digest(flat), float(flat.double().norm()), sketched(flat, segments))
 
@@ -46,12 +46,12 @@ class SeenRound:
 
 
 def seen_rounds(started_from: Mapping[int, Tensor], segments: Sequence[Segment]) -> tuple[SeenRound, ...]:
-    """Look at the weights that each round started from."""
+    """Summarise the weights that each round started from."""
     return tuple(SeenRound.of(number, started_from[number], segments) for number in sorted(started_from))
 
 
 def sketched(weights: Tensor, segments: Sequence[Segment]) -> Tensor:
-    """Sketch weights, in an update's order, by the sums and signs that every zoo uses."""
+    """Sketch weights, in an update's order, with the sums and signs that every zoo uses."""
     row = weights.detach().cpu().double().reshape(1, -1)
     checked(row, segments)
     generator = torch_generator(0, "zoo's sketch of weights")

@@ -1,4 +1,12 @@
-"""One transported variable: within each stratum, every value of u is brought to the same shares of its cells."""
+"""One transported variable: within each stratum, every value of u is given the same shares of the cells.
+
+The means is entropic semi-discrete optimal transport: people with costs, cells with wanted shares, one potential for
+each cell. With D[i, k] the cost of cell k to person i, potentials b and temperature τ, a person goes to cell k with
+probability ∝ exp((b_k − D[i, k]) / τ). Of all ways to fill the cells with the wanted shares this has the least mean
+cost minus τ times the mean entropy of the choice (Cuturi 2013; semi-discrete: Genevay et al. 2016). To find b, one asks
+repeatedly how full each cell is and adds the logarithm of wanted over actual shares: one count for each cell and
+question is all that it needs.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +16,51 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedveil.core.arrays import IntArray
+from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.shields.transport.columns import Column
 from fedveil.shields.transport.counts import Counts, shares
-from fedveil.shields.transport.guess import Guess
-from fedveil.shields.transport.solver import draw, potentials, schedule
+from fedveil.shields.transport.pairs import Guess
+
+_WARM = 6
+"""Questions at each of the higher temperatures that lead to the wanted one."""
+STRIDE = 1.6
+"""Over-relaxation: steps longer than Sinkhorn's, below 2, reach the same potentials sooner (Thibault et al. 2017)."""
+_LEAST = 1e-7
+"""The share of a cell that should stay empty, so that logarithms exist."""
+
+
+def schedule(start: float, temperature: float, questions: int) -> list[float]:
+    """Return the temperature of each question: halved from the spread of the costs down to the wanted one, then held.
+
+    >>> schedule(0.4, 0.1, 2)
+    [0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.1, 0.1]
+    """
+    steps: list[float] = []
+    level = start / 2
+    while level > temperature * 1.0001:
+        steps += [level] * _WARM
+        level /= 2
+    return steps + [temperature] * questions
+
+
+def potentials(cost: Tensor, wanted: FloatArray, temperatures: list[float], counts: Counts) -> Tensor:
+    """Return b after one question at each temperature; with more questions the cells' shares converge to `wanted`."""
+    target = torch.log(torch.from_numpy(np.maximum(wanted, _LEAST)).to(cost))
+    b = torch.zeros(cost.shape[1], dtype=cost.dtype)
+    for temperature in temperatures:
+        fill = torch.softmax((b - cost) / temperature, dim=1).sum(dim=0)
+        if counts.noise:  # each person's row sums to 1, so its norm is at most 1
+            fill = torch.from_numpy(counts.noised(fill.numpy())).to(cost)
+            fill = fill.clamp_min(0.5)
+        actual = torch.log((fill / fill.sum()).clamp_min(_LEAST))
+        b = b + STRIDE * temperature * (target - actual).clamp(-20.0, 20.0)
+    return b
+
+
+def draw(cost: Tensor, b: Tensor, temperature: float, uniform: Tensor) -> Tensor:
+    """Return a cell for each person from one uniform number each; b has one row for everybody or one per person."""
+    chances = torch.softmax((b - cost) / temperature, dim=1).cumsum(dim=1)
+    return (uniform.to(chances)[:, None] > chances).sum(dim=1).clamp(max=cost.shape[1] - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,13 +72,13 @@ class Alignment:
 
     def move(self, cost: Tensor, strata: IntArray, u: IntArray, uniform: Tensor) -> IntArray:
         """Return each person's new cell."""
-        own = self.b[torch.from_numpy(strata), torch.from_numpy(u)]
-        return draw(cost, own, self.temperature, uniform).numpy().astype(np.int64)
+        b = self.b[torch.from_numpy(strata), torch.from_numpy(u)]
+        return draw(cost, b, self.temperature, uniform).numpy().astype(np.int64)
 
 
 def align(
     cost: Tensor,
-    own: IntArray,
+    cells: IntArray,
     strata: IntArray,
     u: IntArray,
     sizes: tuple[int, int],
@@ -43,36 +91,36 @@ def align(
 ) -> Alignment:
     """Fit the potentials on training people.
 
-    Symbols: p_v(k) the share of cell k = `own` among people of value v in a stratum; q that among all its people;
-    the wanted shares of value v are s·q + (1 − s)·p_v with s = `share`. So two values differ in total variation by
-    (1 − s) times what they did, and at s = 1 not at all.
+    Symbols: p_v(k), the share of cell k among people of value v in a stratum; q, that among all people of the stratum.
+    The wanted shares of value v are s·q + (1 − s)·p_v with s = `share`. The total variation between two values is then
+    (1 − s) times what it was, and 0 at s = 1.
 
     Args:
-        cost: what each cell costs each person.
-        own: the cell a person would have if nothing were to be hidden.
-        sizes: how many strata and values there are.
-        spread: of costs, as far as it is known without people; the first temperature where counts are noised.
-        crowd: a stratum uses no more cells than its rarest value of u has people over this; 0 for all cells. It uses
-            those that most people are nearest to; whoever had another is counted with the cheapest of these.
+        cost: the cost of each cell to each person, (people, cells).
+        cells: the cell that each person would have if nothing had to be hidden.
+        sizes: the numbers of strata and of values of u.
+        spread: the spread of costs as far as it is known without people; the first temperature if counts are noisy.
+        crowd: a stratum uses at most (people of its rarest value of u) / crowd cells; 0 for all cells. These are the
+            cells nearest to most people; anybody with another cell is counted with the cheapest of these.
     """
-    cells = cost.shape[1]
-    b = torch.zeros(*sizes, cells, dtype=cost.dtype)
-    # Under noise nothing of people may enter but counts: the schedule then starts from a spread that knows none.
+    count = cost.shape[1]
+    b = torch.zeros(*sizes, count, dtype=cost.dtype)
+    # Under noise only counts of people may be used, so the schedule starts from a spread that was computed without them
     temperatures = schedule(spread if counts.noise else float(cost.std()), temperature, questions)
-    counts.asked(2 + len(temperatures))  # groups are disjoint: each question is put to a person once
+    counts.record(2 + len(temperatures))  # groups are disjoint: each question is put to a person once
     for stratum in range(sizes[0]):
         rows = [np.flatnonzero((strata == stratum) & (u == value)) for value in range(sizes[1])]
-        ranked = [counts.noised(np.bincount(own[part], minlength=cells)) for part in rows]
-        most = max(1, int(min(one.sum() for one in ranked) / crowd)) if crowd else cells
+        ranked = [counts.noised(np.bincount(cells[part], minlength=count)) for part in rows]
+        most = max(1, int(min(fill.sum() for fill in ranked) / crowd)) if crowd else count
         used = np.sort(np.argsort(-np.sum(ranked, axis=0), kind="stable")[:most])
-        if len(used) < cells:
+        if len(used) < count:
             nearest = [used[cost[torch.from_numpy(part)][:, used].argmin(dim=1).numpy()] for part in rows]
         else:
-            nearest = [own[part] for part in rows]
-        seen = [counts.noised(np.bincount(one, minlength=cells)) for one in nearest]
-        if len(used) < cells:
-            seen = [np.where(np.isin(np.arange(cells), used), one, 0.0) for one in seen]
-        common = shares(np.sum([np.maximum(one, 0.0) for one in seen], axis=0))
+            nearest = [cells[part] for part in rows]
+        seen = [counts.noised(np.bincount(part, minlength=count)) for part in nearest]
+        if len(used) < count:
+            seen = [np.where(np.isin(np.arange(count), used), fill, 0.0) for fill in seen]
+        common = shares(np.sum([np.maximum(fill, 0.0) for fill in seen], axis=0))
         for value, part in enumerate(rows):
             if len(part) or counts.noise:
                 wanted = share * common + (1 - share) * shares(seen[value])
@@ -81,34 +129,35 @@ def align(
 
 
 class Plausible:
-    """Cost of another cell of one column: how far it is, and how implausible the rest of the record makes it.
+    """The cost of another cell of one column: how far away it is, and how implausible the rest of the record makes it.
 
-    D[i, k] = stay·d(k_i, k) − log p(k | the other columns' cells), by naive Bayes from counts of pairs; d is 0 for the
-    own cell, and for others 1 plus their distance in order. People are moved who could as well have been there.
+    D[i, k] = stay·d(k_i, k) − log p(k | the other columns' cells), by naive Bayes from counts of pairs. d is 0 for the
+    person's present cell; for other cells it is 1 plus their distance in order. So those people are moved who might as
+    well have had the other value.
     """
 
     def __init__(self, stay: float, column: Column, guess: Guess) -> None:
         self.stay, self.column, self.guess = stay, column, guess
-        place = np.arange(column.cells)
-        apart = np.abs(place[:, None] - place) / max(column.cells - 1, 1) if column.edges is not None else 0.0
-        self.apart = np.where(place[:, None] == place, 0.0, 1.0 + apart)
+        index = np.arange(column.cells)
+        apart = np.abs(index[:, None] - index) / max(column.cells - 1, 1) if column.edges is not None else 0.0
+        self.apart = np.where(index[:, None] == index, 0.0, 1.0 + apart)
 
     @classmethod
     def learn(
-        cls, stay: float, column: Column, own: IntArray, others: list[IntArray], sizes: list[int], counts: Counts
+        cls, stay: float, column: Column, cells: IntArray, others: list[IntArray], sizes: list[int], counts: Counts
     ) -> Plausible:
-        """Count pairs of cells on training people: one question for each other column, and one for the column.
+        """Count pairs of cells on training people: one question for each other column, and one for the column itself.
 
-        `sizes` says how many cells each other column has.
+        `sizes` holds the number of cells of each other column.
         """
-        counts.asked(1 + len(others))
-        alone = counts.noised(np.bincount(own, minlength=column.cells))
+        counts.record(1 + len(others))
+        alone = counts.noised(np.bincount(cells, minlength=column.cells))
         tables = []
         for other, size in zip(others, sizes, strict=True):
-            pairs = counts.noised(np.bincount(own * size + other, minlength=column.cells * size))
+            pairs = counts.noised(np.bincount(cells * size + other, minlength=column.cells * size))
             tables.append(np.maximum(pairs.reshape(column.cells, size), 0.0))
         return cls(stay, column, Guess.learn(alone, tables))
 
-    def cost(self, own: IntArray, others: list[IntArray]) -> Tensor:
+    def cost(self, cells: IntArray, others: list[IntArray]) -> Tensor:
         """Return D for some people."""
-        return torch.from_numpy(self.stay * self.apart[own] - self.guess.log_chances(others, len(own))).float()
+        return torch.from_numpy(self.stay * self.apart[cells] - self.guess.log_chances(others, len(cells))).float()

@@ -15,38 +15,40 @@ Rows = TypeVar("Rows", Tensor, FloatArray)
 _ROUNDS = 12
 
 
-def learn_codebook(places: FloatArray, each: FloatArray, start: FloatArray, bound: float, counts: Counts) -> Tensor:
-    """Return centres: Lloyd's iterations from `start`, people counting by their weight.
+def learn_codebook(
+    coordinates: FloatArray, people_weights: FloatArray, start: FloatArray, bound: float, counts: Counts
+) -> Tensor:
+    """Return centres: Lloyd's iterations from `start`, with weighted people.
 
     Args:
-        places: people's coordinates.
-        each: a person's weight, at most 1.
+        coordinates: people's coordinates.
+        people_weights: each person's weight, at most 1.
         start: the first centres.
         bound: the largest norm that a person's coordinates can have.
         counts: asked twice in each of 12 rounds: how many people are nearest to a centre, and the sum of their
             coordinates over the bound.
     """
-    points = torch.from_numpy(places).float()
-    weight = torch.from_numpy(each).float()
+    points = torch.from_numpy(coordinates).float()
+    weight = torch.from_numpy(people_weights).float()
     centres = torch.from_numpy(start).float()
     for _ in range(_ROUNDS):
         nearest = squared(points, centres).argmin(dim=1)
         mass = torch.zeros(len(centres)).index_add_(0, nearest, weight)
         sums = torch.zeros_like(centres).index_add_(0, nearest, points * weight[:, None] / bound)
-        counts.asked(2)
+        counts.record(2)
         mass = torch.from_numpy(counts.noised(mass.numpy())).float()
         sums = torch.from_numpy(counts.noised(sums.numpy())).float() * bound
-        held = mass > 1.0
-        moved = sums / mass.clamp_min(1.0)[:, None]
-        short = moved * (bound / moved.norm(dim=1, keepdim=True).clamp_min(bound))
-        centres = torch.where(held[:, None], short, centres)
+        occupied = mass > 1.0
+        means = sums / mass.clamp_min(1.0)[:, None]
+        clipped = means * (bound / means.norm(dim=1, keepdim=True).clamp_min(bound))
+        centres = torch.where(occupied[:, None], clipped, centres)
     return centres
 
 
 def squared(points: Rows, centres: Rows) -> Rows:
-    """Return squared distances, less each point's own norm: the same order and the same transport."""
-    found: Rows = (centres**2).sum(1) - 2 * points @ centres.T
-    return found
+    """Return squared distances less each point's squared norm: the same order and the same transport."""
+    distances: Rows = (centres**2).sum(1) - 2 * points @ centres.T
+    return distances
 
 
 def far_apart(points: FloatArray, size: int, rng: np.random.Generator) -> FloatArray:

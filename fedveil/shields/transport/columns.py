@@ -1,4 +1,7 @@
-"""A table's columns as finitely many cells, learned from training people: what transport moves people between."""
+"""A table's columns as finitely many cells, and strata of people who are alike in some columns.
+
+Both are learned from training people. Transport moves people between cells, and does so separately in each stratum.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +13,36 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError
+from fedveil.shields.transport.counts import Counts
 
-_OWN_CELLS = 16
-"""A number with at most so many values has one cell for each; others are cut at quantiles."""
+_MOST_CELLS = 16
+"""A number with at most this many values has one cell for each; other numbers are cut at quantiles."""
 _ATOM = 0.2
-"""A value that so large a share of people have is a cell of its own."""
+"""A value that more than this share of people have is a cell of its own."""
 _PEOPLE = 400
-"""Fewest training people for whom quantiles make a further cell."""
+"""Each further quantile cell needs this many training people."""
 _DONORS = 256
+"""How many training people's values are stored for each cell."""
+_GROUPS = 16
+"""Most coarse cells of a column. The coarser they are, the more a kept column reveals about u beyond its strata."""
+_MOST_COMBINATIONS = 1_000_000
+"""Most combinations of coarse cells."""
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One column, or several that are the same in other words (education and its number).
+    """One column, or several that carry the same information (education and its number).
 
     Attributes:
         names: the table's names for it.
-        features: where its features stand in x.
-        key: which of them its cell is read from.
-        edges: inner edges of a number's cells; None for a category, whose cell is its one-hot place.
-        usual: the cell of a category that training people did not have.
+        features: the indices of its features in x.
+        key: the features from which its cell is read.
+        edges: inner edges of a number's cells; None for a category, whose cell is the index of its one-hot feature.
+        usual: the cell assigned to a category that no training person had.
         shares: the cells' shares of training people.
-        places: the cells' coordinates for costs, with total variance 1 over training people.
-        donors: (cells, 256, features): values that training people in a cell have, for those who are moved there.
+        coordinates: the cells' coordinates for costs, with total variance 1 over training people.
+        donors: (cells, 256, features): values of training people in each cell, for those who are moved there.
     """
 
     names: tuple[str, ...]
@@ -41,13 +51,19 @@ class Column:
     edges: FloatArray | None
     usual: int
     shares: FloatArray
-    places: FloatArray
+    coordinates: FloatArray
     donors: FloatArray
 
     @property
     def cells(self) -> int:
-        """How many cells there are."""
+        """The number of cells."""
         return len(self.shares)
+
+    @property
+    def entropy(self) -> float:
+        """The entropy of the cells, in bits."""
+        share = self.shares[self.shares > 0]
+        return float(-(share * np.log2(share)).sum())
 
     def cell(self, x: npt.NDArray[np.floating]) -> IntArray:
         """Return each record's cell."""
@@ -55,23 +71,26 @@ class Column:
 
 
 def learn_columns(x: npt.NDArray[np.floating], names: Sequence[str], rng: np.random.Generator) -> list[Column]:
-    """Learn every column's cells; those that are the same in other words are one, in a number's order if one is one."""
+    """Learn every column's cells.
+
+    Columns that carry the same information become one; if one of them is a number, its order is kept.
+    """
     owner = np.asarray(names)
-    found: list[Column] = []
+    columns: list[Column] = []
     for name in dict.fromkeys(names):
         key = np.flatnonzero(owner == name)
         edges = _edges(x[:, key])
         cells = _cell(x[:, key], edges, 0)
-        same = next((place for place, other in enumerate(found) if _same(other.cell(x), cells)), None)
+        same = next((index for index, other in enumerate(columns) if _same(other.cell(x), cells)), None)
         if same is None:
-            found.append(_column((name,), x, key, key, edges, rng))
+            columns.append(_column((name,), x, key, key, edges, rng))
         else:
-            first = found[same]
-            features, called = np.concatenate([first.features, key]), (*first.names, name)
+            first = columns[same]
+            features, all_names = np.concatenate([first.features, key]), (*first.names, name)
             if first.edges is not None:
                 key, edges = first.key, first.edges
-            found[same] = _column(called, x, features, key, edges, rng)
-    return found
+            columns[same] = _column(all_names, x, features, key, edges, rng)
+    return columns
 
 
 def _column(
@@ -90,7 +109,8 @@ def _column(
         pool = np.flatnonzero(cells == cell)
         if len(pool):
             donors[cell] = x[rng.choice(pool, _DONORS)][:, features]
-    return Column(names, features, key, edges, int(counts.argmax()), shares, _places(shares, edges is None), donors)
+    coordinates = _coordinates(shares, edges is None)
+    return Column(names, features, key, edges, int(counts.argmax()), shares, coordinates, donors)
 
 
 def _edges(values: npt.NDArray[np.floating]) -> FloatArray | None:
@@ -98,18 +118,18 @@ def _edges(values: npt.NDArray[np.floating]) -> FloatArray | None:
     if values.shape[1] > 1 and np.isin(values, (0.0, 1.0)).all():
         return None
     number = values[:, 0]
-    own, counts = np.unique(number, return_counts=True)
-    between = (own[1:] + own[:-1]) / 2
-    if len(own) <= _OWN_CELLS:
+    distinct, counts = np.unique(number, return_counts=True)
+    between = (distinct[1:] + distinct[:-1]) / 2
+    if len(distinct) <= _MOST_CELLS:
         return np.asarray(between, dtype=np.float64)
     atoms = np.flatnonzero(counts > _ATOM * len(number))
-    rest = number[~np.isin(number, own[atoms])]
-    wanted = int(np.clip(len(rest) // _PEOPLE, 2, _OWN_CELLS))
+    rest = number[~np.isin(number, distinct[atoms])]
+    wanted = int(np.clip(len(rest) // _PEOPLE, 2, _MOST_CELLS))
     cuts = np.quantile(rest, np.linspace(0, 1, wanted + 1)[1:-1])
-    around = [between[place] for atom in atoms for place in (atom - 1, atom) if 0 <= place < len(between)]
+    around = [between[index] for atom in atoms for index in (atom - 1, atom) if 0 <= index < len(between)]
     # A cut falls between two values that occur, so that no value lies on an edge.
-    places = np.clip(np.searchsorted(own, cuts), 1, len(own) - 1) - 1
-    return np.unique(np.concatenate([around, between[places]])).astype(np.float64)
+    indices = np.clip(np.searchsorted(distinct, cuts), 1, len(distinct) - 1) - 1
+    return np.unique(np.concatenate([around, between[indices]])).astype(np.float64)
 
 
 def _cell(values: npt.NDArray[np.floating], edges: FloatArray | None, usual: int) -> IntArray:
@@ -121,17 +141,93 @@ def _cell(values: npt.NDArray[np.floating], edges: FloatArray | None, usual: int
     return np.asarray(cells, dtype=np.int64)
 
 
-def _same(one: IntArray, other: IntArray) -> bool:
-    """Whether two partitions of people are the same, and say anything."""
-    kinds = len(np.unique(one))
-    pairs = len(np.unique(one * (int(other.max(initial=0)) + 1) + other))
-    return kinds > 2 and pairs == kinds == len(np.unique(other))
+def _same(first: IntArray, second: IntArray) -> bool:
+    """Whether two columns divide people in the same way, and into more than two groups."""
+    kinds = len(np.unique(first))
+    pairs = len(np.unique(first * (int(second.max(initial=0)) + 1) + second))
+    return kinds > 2 and pairs == kinds == len(np.unique(second))
 
 
-def _places(shares: FloatArray, category: bool) -> FloatArray:
+def _coordinates(shares: FloatArray, category: bool) -> FloatArray:
     """Return one-hot coordinates of categories and normal scores of numbers, centred, with total variance 1."""
     middle = np.cumsum(shares) - shares / 2
     raw = np.eye(len(shares)) if category else ndtri(np.clip(middle, 1e-4, 1 - 1e-4))[:, None]
     centred = raw - shares @ raw
     variance = float(shares @ (centred**2).sum(axis=1))
     return np.asarray(centred / np.sqrt(variance) if variance > 0 else 0 * centred, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Strata:
+    """A stratum for each combination of coarse cells; those with too few people of some value of u are joined.
+
+    Attributes:
+        coarse: for each column, the group of each of its cells.
+        table: the stratum of every combination.
+        count: the number of strata.
+    """
+
+    coarse: tuple[IntArray, ...]
+    table: IntArray
+    count: int
+
+    @classmethod
+    def single(cls) -> Strata:
+        """Return the one stratum that everybody is in where no column stays."""
+        return cls((), np.zeros(1, dtype=np.int64), 1)
+
+    def of(self, cells: Sequence[IntArray], people: int) -> IntArray:
+        """Return each person's stratum from the cells of the columns."""
+        return np.asarray(self.table[_combined(self.coarse, cells, people)], dtype=np.int64)
+
+
+def learn_strata(
+    columns: Sequence[Column],
+    cells: Sequence[IntArray],
+    u: IntArray,
+    values: int,
+    least: int,
+    counts: Counts,
+    groups: int = _GROUPS,
+) -> Strata:
+    """Divide training people into strata in which every value of u has at least `least` people.
+
+    Combinations with fewer people join those that differ from them in the first column only; if these together are
+    still too few, those that differ in the second column as well, and so on. Whatever remains joins the largest
+    stratum.
+    """
+    coarse = tuple(coarse_cells(column, groups) for column in columns)
+    shape = tuple(int(group.max()) + 1 for group in coarse)
+    size = int(np.prod(shape, dtype=np.int64))
+    if size > _MOST_COMBINATIONS:
+        names = ", ".join(column.names[0] for column in columns)
+        raise InputError(f"transport: keeping {names} makes {size:,} strata, too many to count; keep fewer columns")
+    combination = _combined(coarse, cells, len(u))
+    counts.record()
+    seen = counts.noised(np.bincount(combination * values + u, minlength=size * values).reshape(size, values))
+    table, count = np.full(size, -1, dtype=np.int64), 0
+    for ignored in range(len(shape) + 1):
+        wide = np.arange(size) % int(np.prod(shape[ignored:], dtype=np.int64))
+        for group in np.unique(wide[table < 0]):
+            members = (wide == group) & (table < 0)
+            if seen[members].sum(axis=0).min() >= least:
+                table[members], count = count, count + 1
+    if count == 0:
+        return Strata(coarse, np.zeros(size, dtype=np.int64), 1)
+    people = [seen[table == stratum].sum() for stratum in range(count)]
+    table[table < 0] = int(np.argmax(people))
+    return Strata(coarse, table, count)
+
+
+def coarse_cells(column: Column, groups: int) -> IntArray:
+    """Return a group for each cell: at most `groups` of them, of about equal shares, in the cells' order."""
+    middle = np.cumsum(column.shares) - column.shares / 2
+    group = np.minimum((middle * groups).astype(np.int64), groups - 1)
+    return np.unique(group, return_inverse=True)[1].astype(np.int64)
+
+
+def _combined(coarse: Sequence[IntArray], cells: Sequence[IntArray], people: int) -> IntArray:
+    combination = np.zeros(people, dtype=np.int64)
+    for groups, column_cells in zip(coarse, cells, strict=True):
+        combination = combination * (int(groups.max()) + 1) + groups[column_cells]
+    return combination

@@ -1,4 +1,4 @@
-"""Counts: the only statistics of people that leave a device to fit a transport, with Gaussian noise if wanted."""
+"""Counts: the only statistics of people that leave a device when a map is fitted, with Gaussian noise if wanted."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fedveil.certificates.differential_privacy import gaussian_epsilon
 from fedveil.core.arrays import FloatArray
 from fedveil.core.errors import InputError
 
 
 @dataclass(eq=False)
 class Counts:
-    """Sums over people of vectors of norm at most 1, each entry with N(0, noise²).
+    """Sums over people of vectors of norm at most 1, each entry with N(0, noise²) added.
 
-    Guarantee: adding or removing one person changes every answer by at most 1 in L2 norm. The answers together are k
-    Gaussian releases with noise multiplier `noise`: `epsilon(δ)` is exact for them (Balle and Wang 2018). Where one
-    question is asked about disjoint groups of people at once, it is one release.
+    Guarantee: adding or removing one person changes every answer by at most 1 in L2 norm. All k answers together are k
+    Gaussian releases with noise multiplier `noise`; `epsilon(δ)` is exact for them (Balle and Wang 2018). A question
+    about disjoint groups of people is one release.
 
     Attributes:
-        noise: deviation of the noise on each count; 0 for exact counts.
+        noise: the standard deviation of the noise on each count; 0 for exact counts.
         rng: the noise's generator.
         releases: how many questions were answered.
     """
@@ -33,26 +34,24 @@ class Counts:
         if not 0.0 <= self.noise < float("inf"):
             raise InputError(f"transport: the counts' noise must not be negative, got {self.noise}")
 
-    def asked(self, questions: int = 1) -> None:
-        """Note that so many questions were put to everybody."""
+    def record(self, questions: int = 1) -> None:
+        """Record that every person contributed to this many more questions."""
         self.releases += questions
 
     def noised(self, sums: npt.ArrayLike) -> FloatArray:
-        """Return sums with noise; the caller has noted the question."""
+        """Return sums with noise; the caller has recorded the question."""
         exact = np.asarray(sums, dtype=np.float64)
         return exact if self.noise == 0.0 else exact + self.rng.normal(0.0, self.noise, exact.shape)
 
     def epsilon(self, delta: float = 1e-5) -> float:
         """Return ε at δ of all answers so far, for adding or removing one person."""
-        from fedveil.certificates.differential_privacy import gaussian_epsilon
-
         if self.noise == 0.0:
             return float("inf")
         return gaussian_epsilon(self.noise, delta, releases=max(self.releases, 1))
 
 
 def shares(counts: FloatArray) -> FloatArray:
-    """Return noised counts as probabilities: what noise made negative counts as nothing.
+    """Return noisy counts as probabilities; negative counts are treated as 0.
 
     >>> shares(np.array([3.0, -1.0, 1.0]))
     array([0.75, 0.  , 0.25])

@@ -1,7 +1,8 @@
-"""A poll: the server asks every device one question at a time, and hears the noised sum of their answers.
+"""A poll: the server asks every device one question at a time, and receives the noisy sum of their answers.
 
-One person's part of an answer is an outer product l rᵀ of two vectors the device works out from the person's record;
-it is scaled down to norm `bound` where it is longer. Counts, sums of coordinates and second moments all have this form.
+One person's part of an answer is an outer product l rᵀ of two vectors that the device computes from the person's
+record; it is scaled down to norm `bound` if it is longer. Counts, sums of coordinates and second moments all have this
+form.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ class Question:
         about: in words.
         factors: a device's people → their l and r, (people, a) and (people, b).
         bound: the largest norm that a person's l rᵀ may have.
-        moved: how far another u of one person can move the answer, in units of the bound: 0 where u is not read, √2
-            where it says only into which rows of the answer a person counts, else 2.
-        values: K where the answer's rows are (anything × value of u) and r sums to 1: it then tells how many people
-            of each value there are.
+        moved: how far another u of one person can move the answer, in units of the bound: 0 if u is not read, √2 if it
+            decides only into which rows of the answer a person counts, otherwise 2.
+        values: K if the answer's rows are (anything × value of u) and r sums to 1: the answer then reveals how many
+            people of each value there are.
     """
 
     about: str
@@ -54,7 +55,15 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Heard:
-    """One answered question: the sum's noise deviation, the sum as the server has it, and each device's part."""
+    """One answered question.
+
+    Attributes:
+        question: the question.
+        noise: the standard deviation of the noise on the sum.
+        sum: the sum as the server receives it.
+        parts: each device's noisy part, if the poll listens to them.
+        step: how many steps devices had taken by themselves before it (`Poll.each`).
+    """
 
     question: Question
     noise: float
@@ -67,23 +76,25 @@ class Heard:
 class Poll:
     """Questions to devices under one budget.
 
-    Symbols: question q gets the share s_q of the budget μ², Σ s_q ≤ 1; its noise has deviation σ_q = bound_q/(μ √s_q).
-    Guarantee, without subsampling, and for questions chosen by earlier answers: all sums together are μ√(Σ s_q)-GDP for
-    adding or removing one person (Dong, Roth and Su 2022, Gaussian composition is exact); `epsilon` is the exact ε of
-    it. For another u of one person it is μ√(Σ s_q m_q²) with m_q = `Question.moved`: `attribute_mu`. One device with k
-    people is protected k times worse.
-    Each of D devices adds N(0, σ_q²/D), so the sum is as noisy as it must be only if no device withholds its part, and
-    the guarantee is against who sees sums (secure aggregation). With `local`, each adds N(0, σ_q²): it then holds
-    against who sees every single answer, and sums are √D times as noisy.
+    Symbols: question q gets the share s_q of the budget μ², Σ s_q ≤ 1; the standard deviation of its noise is
+    σ_q = bound_q/(μ √s_q).
+    Guarantee, without subsampling, and also if questions depend on earlier answers: all sums together are μ√(Σ s_q)-GDP
+    for adding or removing one person (Dong, Roth and Su 2022; Gaussian composition is exact), and `epsilon` is their
+    exact ε. For another u of one person it is μ√(Σ s_q m_q²) with m_q = `Question.moved`: `attribute_mu`. The people of
+    a device with k people are together protected k times less.
+    Each of D devices adds N(0, σ_q²/D). The sum is therefore only as noisy as it must be if no device withholds its
+    part, and the guarantee is against observers of sums (secure aggregation). With `local`, each adds N(0, σ_q²): the
+    guarantee then holds against observers of every single answer, and sums are √D times as noisy.
 
     Attributes:
         devices: their people.
         mu: μ; infinite for exact sums.
-        rng: of all noise.
+        rng: the generator of all noise.
         local: whether each device's answer is protected by itself.
         listen: whether `heard` keeps each device's part, as a server without secure aggregation can.
-        heard: all that was answered.
-        steps: what devices worked out for themselves in between, by what they were told.
+        heard: every answered question.
+        steps: what devices computed for themselves in between, from what the server published.
+        spent, attribute_spent: Σ s_q and Σ s_q m_q² so far.
     """
 
     devices: Sequence[Device]
@@ -103,7 +114,7 @@ class Poll:
             raise InputError(f"poll: the budget must be above 0, got {self.mu}")
 
     def ask(self, question: Question, share: float) -> FloatArray:
-        """Put a question to everybody, at a share of the budget, and return the sum."""
+        """Ask every device a question, at a share of the budget, and return the sum."""
         if not share > 0 or self.spent + share > 1 + 1e-9:
             raise InputError(f"poll: {question.about} asks for {share:.3g} of the budget; {1 - self.spent:.3g} is left")
         self.spent += share
@@ -121,7 +132,7 @@ class Poll:
         return total
 
     def each(self, step: Callable[[Device], Device]) -> None:
-        """Let every device work something out for itself; nothing leaves it."""
+        """Let every device compute something for itself; nothing leaves it."""
         self.devices = [step(device) for device in self.devices]
         self.steps.append(step)
 
@@ -131,13 +142,13 @@ class Poll:
 
     @property
     def attribute_mu(self) -> float:
-        """How far apart, in noise deviations, another u of one person can move all sums together."""
+        """How far apart, in standard deviations of the noise, another u of one person can move all sums together."""
         return self.mu * math.sqrt(self.attribute_spent)
 
     @property
     def upload(self) -> int:
-        """Bytes that one device sends in all, eight per number."""
-        return sum(_BYTES * one.sum.size for one in self.heard)
+        """Bytes that one device sends in total, eight per number."""
+        return sum(_BYTES * heard.sum.size for heard in self.heard)
 
 
 def budget(epsilon: float, delta: float = DELTA) -> float:
@@ -152,5 +163,5 @@ def budget(epsilon: float, delta: float = DELTA) -> float:
 
 
 def gaussian_advantage(mu: float) -> float:
-    """Return 2Φ(μ/2) − 1, the most anybody's advantage between two worlds can be that are μ deviations apart."""
+    """Return 2Φ(μ/2) − 1, the largest advantage in telling apart two worlds that are μ standard deviations apart."""
     return float(2 * ndtr(mu / 2) - 1)

@@ -1,4 +1,4 @@
-"""Linear concept erasure: maps after which no linear reader tells the attribute; LEACE and iterative null space."""
+"""Linear concept erasure: maps after which no linear reader reads the attribute; LEACE and iterative null space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedveil.core.errors import InputError
 Erasure = Literal["leace", "inlp"]
 
 _FAINT = 1e-6
-"""Directions whose variance is below this share of the largest are taken for constant."""
+"""Directions whose variance is below this share of the largest are treated as constant."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +35,9 @@ class Eraser:
 def leace(x: Tensor, attributes: Sequence[IntArray]) -> Eraser:
     """Return LEACE's eraser (Belrose et al. 2023): r(x) = x − W⁺ P W (x − E x).
 
-    W = Σ^{-1/2} whitens x, and P projects on the columns of W Σ_xz, z all attributes' indicators. Guarantee, on the
-    rows fitted: all values have the same mean, so no linear reader beats a constant; and no other such map moves x
-    less in mean square. A reader that is not linear is not held back by it.
+    W = Σ^{-1/2} whitens x, and P projects on the columns of W Σ_xz, with z all attributes' indicators. Guarantee, on
+    the rows fitted: all values have the same mean, so no linear reader beats a constant; and no other such map moves x
+    less in mean square. It does not stop readers that are not linear.
     """
     rows, z = x.double(), torch.cat([_indicators(codes, x) for codes in attributes], dim=1)
     mean = rows.mean(dim=0)
@@ -53,8 +53,8 @@ def leace(x: Tensor, attributes: Sequence[IntArray]) -> Eraser:
 def inlp(x: Tensor, attributes: Sequence[IntArray], times: int = 8) -> Eraser:
     """Return iterative null-space projection (Ravfogel et al. 2020): drop a linear reader's directions, fit again.
 
-    The readers are logistic regressions on standardised columns with every value weighing the same. Guarantee: none
-    beyond what the last reader shows; unlike LEACE's it takes more directions than the values' means differ in.
+    The readers are logistic regressions on standardised columns with every value weighted equally. Guarantee: none
+    beyond what the last reader shows; unlike LEACE it removes more directions than those in which the means differ.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -62,27 +62,26 @@ def inlp(x: Tensor, attributes: Sequence[IntArray], times: int = 8) -> Eraser:
         raise InputError(f"unread: inlp needs at least one reader; got {times}")
     mean, scale = x.double().mean(dim=0), x.double().std(dim=0)
     standard = (x.double() - mean) / torch.where(scale > 1e-9, scale, 1.0)
-    found = standard.new_zeros(x.shape[1], 0)
+    dropped = standard.new_zeros(x.shape[1], 0)
     for codes in [codes for _ in range(times) for codes in attributes]:
-        seen = standard - (standard @ found) @ found.T
+        seen = standard - (standard @ dropped) @ dropped.T
         reader = LogisticRegression(C=0.1, class_weight="balanced", max_iter=50, tol=1e-3).fit(seen.numpy(), codes)
         directions = torch.from_numpy(np.atleast_2d(reader.coef_).T.copy())
-        more = directions - found @ (found.T @ directions)
-        new = _column_space(more)
-        if not new.shape[1] or found.shape[1] + new.shape[1] > x.shape[1]:
+        new = _column_space(directions - dropped @ (dropped.T @ directions))
+        if not new.shape[1] or dropped.shape[1] + new.shape[1] > x.shape[1]:
             break
-        found = torch.linalg.qr(torch.cat([found, new], dim=1)).Q
+        dropped = torch.linalg.qr(torch.cat([dropped, new], dim=1)).Q
     used = torch.where(scale > 1e-9, scale, 1.0)[:, None]
-    return Eraser(mean.to(x), (found * used).to(x), (found / used).to(x))
+    return Eraser(mean.to(x), (dropped * used).to(x), (dropped / used).to(x))
 
 
 def _indicators(codes: IntArray, like: Tensor) -> Tensor:
-    present, places = np.unique(codes, return_inverse=True)
-    return torch.eye(len(present), dtype=torch.float64, device=like.device)[torch.from_numpy(places)]
+    present, indices = np.unique(codes, return_inverse=True)
+    return torch.eye(len(present), dtype=torch.float64, device=like.device)[torch.from_numpy(indices)]
 
 
 def _column_space(columns: Tensor) -> Tensor:
-    """Return an orthonormal basis of what columns span."""
+    """Return an orthonormal basis of the space that columns span."""
     u, sizes, _ = torch.linalg.svd(columns, full_matrices=False)
-    found: Tensor = u[:, sizes > 1e-7 * sizes.max().clamp_min(1e-300)]
-    return found
+    basis: Tensor = u[:, sizes > 1e-7 * sizes.max().clamp_min(1e-300)]
+    return basis

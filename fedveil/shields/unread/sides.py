@@ -1,4 +1,4 @@
-"""The two sides of each layer in an update: what came in, and what came back; read from updates, and moved in them."""
+"""The two sides of each layer in an update, its inputs and its outputs' slopes: read and moved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBERS = 2**25
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer with biases: where they and its weights lie in an update, and its columns in `Sides`."""
+    """A layer with biases: where its weights and biases lie in an update, and its first column in `Sides`."""
 
     weights: Segment
     biases: Segment
@@ -37,12 +37,12 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """What is known of n updates, whoever sent them.
+    """What is read from n updates.
 
     Attributes:
         values: (n, D) for each layer its input â, then its slopes b/‖b‖.
         sizes: (n, layers) the norms ‖b‖.
-        norms: (n,) the updates' own.
+        norms: (n,) of the updates.
     """
 
     values: Tensor
@@ -57,17 +57,17 @@ class Read:
 class Sides:
     """Read and move the inputs and slopes of all layers that have weights and biases.
 
-    One record's gradient of a layer is (G, b) = δ ⊗ (a, 1): a its input, δ its outputs' slopes. With several records
-    or steps it is a sum of these; â is then the input of the nearest matrix of rank one, and all maps here are still
-    defined. All of them scale with the update, so that gradients and differences of weights are treated alike.
+    One record's gradient of a layer is (G, b) = δ ⊗ (a, 1), with a its input and δ its outputs' slopes. With several
+    records or steps it is a sum of these; â is then the input of the nearest matrix of rank one, and all maps here are
+    still defined. All of them scale with the update, so that gradients and differences of weights are treated alike.
     """
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self.segments = tuple(segments)
-        own = {(one.player, one.name): one for one in self.segments if not one.statistic}
+        trained = {(segment.player, segment.name): segment for segment in self.segments if not segment.statistic}
         layers: list[Layer] = []
-        for (player, name), weights in own.items():
-            biases = own.get((player, f"{name.removesuffix('weight')}bias"))
+        for (player, name), weights in trained.items():
+            biases = trained.get((player, f"{name.removesuffix('weight')}bias"))
             if name.endswith("weight") and len(weights.shape) > 1 and biases is not None:
                 layers.append(Layer(weights, biases, layers[-1].slopes.stop if layers else 0))
         if not layers:
@@ -76,11 +76,11 @@ class Sides:
         self.width = layers[-1].slopes.stop
 
     def read(self, updates: Tensor) -> Read:
-        """Return what updates tell of their layers' inputs and slopes."""
+        """Return what updates reveal about their layers' inputs and slopes."""
         checked(updates, self.segments)
         parts = torch.split(updates, max(1, _NUMBERS // max(1, updates.shape[1])))
-        found = [self._read(part) for part in parts] or [self._read(updates)]
-        return Read(*(torch.cat([getattr(one, name) for one in found]) for name in ("values", "sizes", "norms")))
+        read = [self._read(part) for part in parts] or [self._read(updates)]
+        return Read(*(torch.cat([getattr(part, name) for part in read]) for name in ("values", "sizes", "norms")))
 
     def _read(self, updates: Tensor) -> Read:
         values, sizes = [], []
@@ -95,12 +95,12 @@ class Sides:
     def moved(self, updates: Tensor, read: Read, by: Tensor) -> Tensor:
         """Return the updates as if every layer's input and slopes had moved by (n, D).
 
-        G + b ⊗ n, the same n for every output: no reader can average it away within one update. Then
-        (G, b) + ‖b‖ e ⊗ (â + n, 1). A layer whose biases did not move stays.
+        First G + b ⊗ n, with the same n for every output, so that no reader can average it away within one update; then
+        (G, b) + ‖b‖ e ⊗ (â + n, 1). A layer whose biases are 0 does not change.
         """
         sent = updates.clone()
-        for place, layer in enumerate(self.layers):
-            size = read.sizes[:, place : place + 1]
+        for index, layer in enumerate(self.layers):
+            size = read.sizes[:, index : index + 1]
             n, e = by[:, layer.inputs], size * by[:, layer.slopes]
             b = layer.biases.of(updates)
             reached = read.values[:, layer.inputs] + n
@@ -110,17 +110,21 @@ class Sides:
         return sent
 
     def prices(self, read: Read) -> Tensor:
-        """Return (n, 2·layers) what a unit of squared motion costs in ‖change‖²/‖update‖²: of inputs, of slopes, …"""
+        """Return (n, 2·layers) the cost in ‖change‖²/‖update‖² of a unit of squared motion: of inputs, of slopes, …"""
         columns = []
-        for place, layer in enumerate(self.layers):
-            share = (read.sizes[:, place] / _safe(read.norms)).square()
+        for index, layer in enumerate(self.layers):
+            share = (read.sizes[:, index] / _safe(read.norms)).square()
             columns += [share, share * (1 + read.values[:, layer.inputs].square().sum(dim=1))]
         return torch.stack(columns, dim=1)
 
     def spread(self, per_side: Tensor) -> Tensor:
         """Return numbers for each side, (…, 2·layers), repeated for all of its columns, (…, D)."""
-        widths = [width for layer in self.layers for width in (_inputs(layer.weights), layer.weights.shape[0])]
-        return torch.repeat_interleave(per_side, torch.tensor(widths, device=per_side.device), dim=-1)
+        return torch.repeat_interleave(per_side, torch.tensor(self.widths, device=per_side.device), dim=-1)
+
+    @property
+    def widths(self) -> list[int]:
+        """The number of columns of each side: inputs of the first layer, its slopes, …"""
+        return [width for layer in self.layers for width in (_inputs(layer.weights), layer.weights.shape[0])]
 
 
 def _inputs(weights: Segment) -> int:

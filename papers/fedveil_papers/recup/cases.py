@@ -190,8 +190,9 @@ def _laboratory(key: str) -> Laboratory:
     settings = json.loads(key)
     case = Case.of(settings.pop("case"))
     task = case.task(settings.pop("seed"))
-    reads = {name: [(how, attacker) for how, attacker in settings.pop(name)] for name in ("static", "adaptive", "pool")}
-    return Laboratory(task, case.rounds, **reads, **settings)
+    for name in ("static", "adaptive", "pool"):
+        settings[name] = [(features, attacker) for features, attacker in settings[name]]
+    return Laboratory(task, case.rounds, **settings)
 
 
 def trials_on(case: Case, methods: Sequence[Mapping[str, Any]]) -> list[Trial]:

@@ -145,9 +145,9 @@ def invert_people(
         done = extra
         best = attacks[int(np.argmin(errors))]
     seen = _Seen.of(lab, shielding, number, attacked)
-    made, rows = seen.inverted(best, progress_of(len(attacked))), seen.rows
+    reconstruction, rows = seen.inverted(best, progress_of(len(attacked))), seen.rows
     truth = _pictures(lab, rows)
-    figures = judged(made.images, truth)
+    figures = judged(reconstruction.images, truth)
     seed = child_seed(lab.task.seed, "reconstruction", "interval")
     groups = lab.task.data.groups
     whose = None if groups is None else groups[rows]
@@ -159,7 +159,7 @@ def invert_people(
         guess=_quality(judged(guess, truth), seed, whose),
         victims=len(rows),
         silent=len(attacked) - len(rows),
-        labels_right=int((made.labels == lab.task.y[torch.from_numpy(rows)]).sum()),
+        labels_right=int((reconstruction.labels == lab.task.y[torch.from_numpy(rows)]).sum()),
         relative_l2=seen.damage["median_relative_l2"],
         cosine=seen.damage["cosine"],
         tv_weight=best.tv_weight,
@@ -171,7 +171,7 @@ def invert_people(
         each={name: values.tolist() for name, values in figures.items()},
         originals=[_png(lab.task.x[row]) for row in originals],
         pictures=[
-            None if row not in index_of else _picture(made.images[index_of[row]], figures, index_of[row])
+            None if row not in index_of else _picture(reconstruction.images[index_of[row]], figures, index_of[row])
             for row in originals
         ],
     )
@@ -248,7 +248,7 @@ class _Seen:
         kinds = list(dict.fromkeys(replace(attack, tv_weight=0.0) for attack in attacks))
         for index, kind in enumerate(kinds):
             alike = [attack for attack in attacks if replace(attack, tv_weight=0.0) == kind]
-            made = kind.invert(
+            reconstruction = kind.invert(
                 self.model,
                 task.loss,
                 self.gradients.repeat(len(alike), 1),
@@ -258,7 +258,7 @@ class _Seen:
                 progress=None if progress is None else partial(_within, progress, index, len(kinds)),
             )
             truth = _pictures(self.lab, self.rows).repeat(len(alike), 1, 1, 1)
-            each = judged(made.images, truth)["mse"].reshape(len(alike), count).mean(axis=1)
+            each = judged(reconstruction.images, truth)["mse"].reshape(len(alike), count).mean(axis=1)
             errors |= {attack: float(error) for attack, error in zip(alike, each, strict=True)}
         return [errors[attack] for attack in attacks]
 

@@ -215,8 +215,7 @@ class _Moved:
         import torch
         from torch.nn import functional
 
-        from fedveil.shields.recup.fgsm import draw_models, slopes_of
-        from fedveil.shields.recup.fgsm_points import DirectPoint
+        from fedveil.shields.recup.fgsm import DirectPoint, draw_models, slopes_of
 
         slopes = slopes_of(self.zoo, self.codes)
         size = self.size * torch.ones(len(self.updates), 1)
@@ -236,8 +235,7 @@ class _Moved:
         """Return by variant how many members of both zoos guess wrong, at the same largest change."""
         import torch
 
-        from fedveil.shields.recup.fgsm import VARIANTS, climb, draw_models, fooled, reach, slopes_of
-        from fedveil.shields.recup.fgsm_points import DirectPoint
+        from fedveil.shields.recup.fgsm import VARIANTS, DirectPoint, climb, draw_models, fooled, reach, slopes_of
 
         shares: dict[str, Any] = {}
         total = STEPS * self.size

@@ -8,9 +8,17 @@ from hypothesis import strategies as st
 from small_zoo import SEGMENTS, gradients, small_zoo
 from torch.nn import functional
 
-from fedveil.shields.pool_entries import entries_of
-from fedveil.shields.recup.fgsm import MOMENTUM, VARIANTS, climb, depth, draw_models, fooled, slopes_of
-from fedveil.shields.recup.fgsm_points import DirectPoint, PooledPoint
+from fedveil.shields.recup.fgsm import (
+    MOMENTUM,
+    VARIANTS,
+    DirectPoint,
+    climb,
+    depth,
+    draw_models,
+    fooled,
+    slopes_of,
+)
+from fedveil.shields.recup.pools import PooledPoint, entries_of
 from fedveil.updates.features import features, max_pooled
 from fedveil.updates.segments import Segment
 

@@ -18,8 +18,6 @@ from fedveil.shields import (
     ShieldError,
     Sparsify,
 )
-from fedveil.shields.forms import FORMS, STEP, shield_for
-from fedveil.shields.recup import Zoo
 from fedveil.shields.recup.fgsm import VARIANTS, fooled
 from fedveil.updates import Segment, features
 from fedveil.view import View
@@ -43,7 +41,7 @@ def updates_of(people=PEOPLE):
 
 
 def test_it_warns_whoever_makes_one():
-    with pytest.warns(PublishesWhatItHides, match=r"publishes what it hides.*1\.00.*hardened"):
+    with pytest.warns(PublishesWhatItHides, match=r"publishes what it hides.*1\.00.*recommended"):
         RecUP(small_zoo(), epsilon=1e-3)
 
 
@@ -165,9 +163,9 @@ def test_policies_choose_for_each_device():
     sex, race = small_zoo(), small_zoo("race")
     shield = recup([sex, race])
     policies = [
-        Policy(hide={"sex": 1.0}, shield="as-printed"),
-        Policy(hide={"race": 0.5}, shield="as-printed", budget=1e-4),
-        {"hide": {"race": 1.0}, "shield": "as-printed", "minimal": True},
+        Policy(hide={"sex": 1.0}, shield="recup"),
+        Policy(hide={"race": 0.5}, shield={"kind": "recup", "budget": 1e-4}),
+        Policy(hide={"race": 1.0}, shield=["quantise", {"kind": "recup", "minimal": True}]),
         Policy(hide={"sex": 1.0}),
     ]
     known = [
@@ -176,14 +174,18 @@ def test_policies_choose_for_each_device():
     ]
     answers = shield.apply_all(updates, known)
     assert isinstance(answers[3], ShieldError)
-    assert "asks for the form 'hardened' and this shield is 'as-printed'" in str(answers[3])
+    assert "asks for recommended, and this shield is recup, so nothing is sent" in str(answers[3])
     plain = contexts(range(300, 304))
     by_sex = sent_by(recup(sex), updates, plain)
     assert torch.allclose(answers[0][0].values[0], by_sex[0], atol=2e-7)
     assert answers[1][1].linf == pytest.approx(0.5e-4, rel=0.1)
-    unknown = context({"sex": [0]}, policy=Policy(hide={"age": 1.0}, shield="as-printed"))
+    unknown = context({"sex": [0]}, policy=Policy(hide={"age": 1.0}, shield="recup"))
     with pytest.raises(ShieldError, match=r"hide.age: no such attribute; known: sex, race"):
         shield.apply(Message(Kind.UPDATE, updates[:1]), unknown)
+    for settings in ({"budget": -1.0}, {"minimal": 2.0}):
+        wrong = context({"sex": [0]}, policy=Policy(hide={"sex": 1.0}, shield={"kind": "recup", **settings}))
+        with pytest.raises(ShieldError, match=next(iter(settings))):
+            shield.apply(Message(Kind.UPDATE, updates[:1]), wrong)
 
 
 BAD = {
@@ -281,28 +283,6 @@ def test_chains_batch_it():
     first = sent_by(shield, updates, known)
     expected = sent_by(Sparsify(0.5), first, known)
     assert torch.equal(chained, expected)
-
-
-def test_a_policy_gets_the_form_that_it_names(tmp_path):
-    zoos = {"sex": small_zoo(), "race": small_zoo("race")}
-    policy = Policy(hide={"sex": 0.6, "race": 0.4}, shield="as-printed")
-    with pytest.warns(PublishesWhatItHides):
-        shield = shield_for(policy, zoos)
-    assert (shield.levels, shield.epsilon, shield.budget) == ({"sex": 0.6, "race": 0.4}, STEP, None)
-    with pytest.warns(PublishesWhatItHides):
-        assert shield_for(policy.model_copy(update={"budget": 0.5, "minimal": True}), zoos).budget == 0.5
-    path = tmp_path / "race.safetensors"
-    zoos["race"].save(path)
-    with pytest.warns(PublishesWhatItHides):
-        shield_for(policy.model_copy(update={"zoo": {"race": str(path)}}), {"sex": zoos["sex"]}, budget=1.0)
-    with pytest.raises(InputError, match=r"hide.race: there is no zoo for it.*at hand: sex"):
-        shield_for(policy, {"sex": zoos["sex"]})
-    with pytest.raises(InputError, match="is a zoo for 'race'"):
-        shield_for(policy, {"sex": zoos["race"], "race": zoos["race"]})
-    with pytest.raises(InputError, match="no form 'as-painted': did you mean 'as-printed'"):
-        shield_for(Policy(hide={"sex": 1.0}, shield="as-painted"), zoos)
-    assert isinstance(zoos["sex"], Zoo)
-    assert "as-printed" in FORMS
 
 
 def test_a_study_names_zoos_by_their_files(tmp_path):

@@ -146,7 +146,7 @@ def test_a_zoo_that_does_not_fit_together_is_refused_even_with_a_right_digest(zo
 
 
 def test_another_format_is_refused(zoo, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedveil.shields.recup.zoo_file.FORMAT", 2)
+    monkeypatch.setattr("fedveil.shields.recup.zoo.FORMAT", 2)
     zoo.save(tmp_path / "u.safetensors")
     monkeypatch.undo()
     with pytest.raises(InputError, match="in format 2, and this version reads 1"):

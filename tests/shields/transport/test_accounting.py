@@ -6,10 +6,9 @@ import torch
 
 from fedveil.core.errors import InputError
 from fedveil.shields import Transport
-from fedveil.shields.transport import Recipe, fit_chart, fitting
-from fedveil.shields.transport.columns import learn_columns
+from fedveil.shields.transport import MapSettings, chart, fit_chart
+from fedveil.shields.transport.columns import learn_columns, learn_strata
 from fedveil.shields.transport.counts import Counts
-from fedveil.shields.transport.strata import learn_strata
 
 
 class Deaf(Counts):
@@ -36,10 +35,10 @@ def test_only_noised_answers_enter_a_map(monkeypatch):
     x, u = people()
     names = ["a", "b", "c", "d"]
     columns = learn_columns(x, names, np.random.default_rng(0))
-    monkeypatch.setattr(fitting, "learn_columns", lambda *_: columns)
-    monkeypatch.setattr(fitting, "Counts", lambda noise, rng: Deaf(noise, rng))
-    recipe = Recipe(keep={"a": 0.0}, strength=0.9, codes=5, noise=1.0, questions=4, guess_weight=1.0, least=5)
-    monkeypatch.setattr(fitting, "numpy_generator", lambda *_: np.random.default_rng(0))
+    monkeypatch.setattr(chart, "learn_columns", lambda *_: columns)
+    monkeypatch.setattr(chart, "Counts", lambda noise, rng: Deaf(noise, rng))
+    recipe = MapSettings(keep={"a": 0.0}, strength=0.9, codes=5, noise=1.0, questions=4, guess_weight=1.0, least=5)
+    monkeypatch.setattr(chart, "numpy_generator", lambda *_: np.random.default_rng(0))
     others = slice(40, None)
     one = fit_chart(x, names, u, 2, recipe, 0)
     two = fit_chart(x[others], names, u[others], 2, recipe, 0)
@@ -57,7 +56,7 @@ def test_too_many_strata_are_refused_at_once():
     x = rng.normal(size=(7000, 6))
     columns = learn_columns(x, list("abcdef"), rng)
     cells = [column.cell(x) for column in columns]
-    with pytest.raises(InputError, match=r"a, b, c, d, e, f stay, which makes 16,777,216 strata"):
+    with pytest.raises(InputError, match=r"keeping a, b, c, d, e, f makes 16,777,216 strata"):
         learn_strata(columns, cells, np.zeros(7000, dtype=np.int64), 1, 1, Counts(0.0, rng))
 
 
@@ -69,7 +68,7 @@ def test_too_many_strata_are_refused_at_once():
         ({"keep": {"a": 1.0}, "weights": {"a": 1.0}}, "column 'a' stays, so it has no weight"),
         ({"temperature": "a"}, "temperature must be above 0"),
         ({"codes": True}, "codes must be a whole number"),
-        ({"directions": -1}, "directions must be a whole number from 0 on"),
+        ({"directions": -1}, "directions must be a whole number of at least 0"),
         ({"guess_weight": float("nan")}, "guess_weight must be finite"),
         ({"attribute": 3}, "must be a name or several"),
         ({"attribute": ["u", "u"]}, "each of several once"),

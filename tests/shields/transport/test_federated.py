@@ -10,12 +10,11 @@ from fedveil.core.errors import InputError
 from fedveil.core.randomness import torch_generator
 from fedveil.data import Attribute, AttributeData, Split
 from fedveil.shields.transport import Transport
-from fedveil.shields.transport.chances import summed_chances
+from fedveil.shields.transport.certifying import summed_chances
 from fedveil.shields.transport.columns import learn_columns
-from fedveil.shields.transport.federated import Plan
-from fedveil.shields.transport.federated_table import People, learn_table
+from fedveil.shields.transport.federated import People, Plan, learn_table
 from fedveil.shields.transport.poll import Poll, budget
-from fedveil.shields.transport.recipe import Recipe
+from fedveil.shields.transport.settings import MapSettings
 
 NAMES = ["job", "wage", "town", "age"]
 
@@ -33,7 +32,7 @@ def fitted(people, devices, epsilon=math.inf, keep=None, strength=1.0, **setting
     columns = learn_columns(people.x, NAMES, np.random.default_rng(0))
     rows = np.array_split(np.random.default_rng(1).permutation(len(people.u)), devices)
     poll = Poll([People(people.x[part], people.u[part]) for part in rows], budget(epsilon), np.random.default_rng(2))
-    recipe = Recipe(keep=keep or {}, strength=strength, codes=16, temperature=0.2)
+    recipe = MapSettings(keep=keep or {}, strength=strength, codes=16, temperature=0.2)
     found, chart = learn_table(poll, columns, 2, recipe, Plan(**settings), np.random.default_rng(3))
     return found, chart, poll
 
@@ -107,7 +106,7 @@ def test_a_device_with_nobody_answers_nothing():
     found = []
     for devices in ([people], [nobody, people]):
         poll = Poll(devices, math.inf, np.random.default_rng(0))
-        learned, _ = learn_table(poll, columns, 2, Recipe(codes=6), Plan(questions=6), np.random.default_rng(3))
+        learned, _ = learn_table(poll, columns, 2, MapSettings(codes=6), Plan(questions=6), np.random.default_rng(3))
         found.append(learned.b)
     np.testing.assert_allclose(found[0], found[1], atol=1e-9)
 

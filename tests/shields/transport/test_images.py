@@ -14,11 +14,10 @@ from fedveil.data import Attribute, AttributeData, Split, load
 from fedveil.federation import Federation
 from fedveil.games import Raw
 from fedveil.shields.transport import Transport
-from fedveil.shields.transport.chances import summed_chances
-from fedveil.shields.transport.images import learn_images
-from fedveil.shields.transport.pictures import Pictures, learn_embedding
+from fedveil.shields.transport.certifying import summed_chances
+from fedveil.shields.transport.images import Pictures, learn_embedding, learn_images
 from fedveil.shields.transport.poll import Poll, budget
-from fedveil.shields.transport.recipe import Recipe
+from fedveil.shields.transport.settings import MapSettings
 
 COLOURS = np.array([[1.0, 0.1, 0.1], [0.1, 0.9, 0.2], [0.3, 0.3, 1.0]])
 
@@ -122,7 +121,7 @@ def test_many_devices_noise_and_bounds():
     def fit(devices, epsilon):
         parts = np.array_split(np.arange(900), devices)
         poll = Poll([Pictures(data.x[p], u[p]) for p in parts], budget(epsilon), np.random.default_rng(0))
-        recipe = Recipe(codes=8, questions=10)
+        recipe = MapSettings(codes=8, questions=10)
         return learn_images(poll, data.x.shape[1:], 3, recipe, np.random.default_rng(1), "codes", 10), poll
 
     (one, _), (many, _) = fit(1, math.inf), fit(30, math.inf)

@@ -73,7 +73,7 @@ def test_an_attacker_learns_nothing_and_a_task_still_much(table, keep):
     """Raw, u is read from job and wage; transported, not; talent, which nobody named, can still be read."""
     train, test = table.rows(Split.TRAIN), table.rows(Split.TEST)
     u, y = table.attribute("u").codes, table.y.codes
-    shield = Transport("u", keep, codes=60).prepared(table, 0)
+    shield = Transport("u", keep=keep, codes=60).prepared(table, 0)
     a, b = shown(shield, table, train), shown(shield, table, test)
     assert learnt(table.x[train], u[train], table.x[test], u[test]) > 0.85
     assert learnt(a, u[train], b, u[test]) < 0.54
@@ -96,7 +96,7 @@ def test_certificate_counts_people_the_map_was_not_fitted_on(table):
     rows = table.rows(Split.TEST)
     strong, weak = (Transport("u", strength=s, codes=16).prepared(table, 0).certify(table, rows, 0) for s in (1.0, 0.0))
     assert strong.bound < 0.58 < 0.7 < weak.bound
-    kept = Transport("u", {"talent": 1.0}, codes=16).prepared(table, 0).certify(table, rows, 0)
+    kept = Transport("u", keep={"talent": 1.0}, codes=16).prepared(table, 0).certify(table, rows, 0)
     assert any("talent" in what for what in kept.does_not_cover)
 
 
@@ -105,7 +105,7 @@ def test_several_attributes_and_values_are_hidden_together():
     table = people(values=3)
     train, test = table.rows(Split.TRAIN), table.rows(Split.TEST)
     shield = Transport(["u", "z"], codes=30).prepared(table, 0)
-    assert shield.joint_.count == 6
+    assert shield.hidden_.count == 6
     a, b = shown(shield, table, train), shown(shield, table, test)
     u = table.attribute("u").codes
     assert learnt(a, u[train], b, u[test]) < 1 / 3 + 0.05
@@ -123,7 +123,7 @@ def test_task_labels_are_not_read(table):
 def test_it_is_deterministic_and_randomness_is_the_devices(table):
     """Same seeds, same records; another device's generator draws otherwise."""
     rows = table.rows(Split.TEST)
-    one, two = (Transport("u", {"talent": 0.0}, codes=20).prepared(table, 1) for _ in range(2))
+    one, two = (Transport("u", keep={"talent": 0.0}, codes=20).prepared(table, 1) for _ in range(2))
     np.testing.assert_array_equal(shown(one, table, rows), shown(two, table, rows))
     assert (shown(one, table, rows) != shown(one, table, rows, seed=1)).any()
 
@@ -168,7 +168,7 @@ def test_mistakes_in_settings(settings, message):
 def test_unknown_column(table):
     """The nearest name is offered."""
     with pytest.raises(InputError, match="town"):
-        Transport("u", {"tow": 0.0}).prepared(table, 0)
+        Transport("u", keep={"tow": 0.0}).prepared(table, 0)
 
 
 def test_noise_on_counts_is_accounted_for_and_still_hides(table):
@@ -196,7 +196,7 @@ def test_adult_beats_the_raw_table_at_little_cost(published):
     train, test = data.rows(Split.TRAIN), data.rows(Split.TEST)
     u, y = data.attribute("sex").codes, data.y.codes
     keep = {"education": 0.0, "capital-loss": 0.9, "capital-gain": 0.9}
-    shield = Transport("sex", keep, strength=0.9, codes=150, questions=40).prepared(data, 0)
+    shield = Transport("sex", keep=keep, strength=0.9, codes=150, questions=40).prepared(data, 0)
     context = {"u:sex": torch.from_numpy(u)}
     message = Message(Kind.INPUT, torch.from_numpy(data.x))
     r = shield.apply(message, Context(0, 0, torch_generator(0, "test"), context))[0].values.numpy()

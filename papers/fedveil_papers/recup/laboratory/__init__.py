@@ -19,4 +19,4 @@ if TYPE_CHECKING:
     from fedveil_papers.recup.laboratory.task import Task as Task
     from fedveil_papers.recup.laboratory.task import make_task as make_task
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -6,14 +6,11 @@ import torch
 
 from fedveil.certificates import gaussian_epsilon
 from fedveil.core.errors import InputError
-from fedveil.shields.transport.alignment import align
+from fedveil.shields.transport.alignment import align, draw, potentials, schedule
 from fedveil.shields.transport.codebook import far_apart, learn_codebook
-from fedveil.shields.transport.columns import learn_columns
+from fedveil.shields.transport.columns import learn_columns, learn_strata
 from fedveil.shields.transport.counts import Counts
-from fedveil.shields.transport.pairs import Pairs
-from fedveil.shields.transport.solver import draw, potentials, schedule
-from fedveil.shields.transport.strata import learn_strata
-from fedveil.shields.transport.weights import aloof, entropy, importance
+from fedveil.shields.transport.pairs import Pairs, aloof, importance
 
 
 def exact():
@@ -99,7 +96,7 @@ def test_a_column_that_tells_nothing_weighs_nothing():
     u = rng.integers(0, 2, 5000)
     pairs = Pairs.count(columns, [column.cell(x) for column in columns], u, 2, exact())
     weights = importance(pairs)
-    np.testing.assert_allclose(weights[:2], [entropy(column) / 2 for column in columns[:2]])
+    np.testing.assert_allclose(weights[:2], [column.entropy / 2 for column in columns[:2]])
     assert weights[2] == 0
     assert aloof(pairs).tolist() == [False, False, True]
 
@@ -119,7 +116,7 @@ def test_codebook_finds_separate_clouds_and_counts_its_questions():
 def test_noise_is_accounted_for():
     """ε is that of so many Gaussian releases; exact counts have none."""
     counts = Counts(20.0, np.random.default_rng(0))
-    counts.asked(100)
+    counts.record(100)
     assert counts.epsilon(1e-5) == gaussian_epsilon(20.0, 1e-5, releases=100)
     assert exact().epsilon() == float("inf")
     spread = counts.noised(np.zeros(20_000)).std()

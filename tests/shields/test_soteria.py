@@ -11,8 +11,7 @@ from fedveil.core.errors import InputError
 from fedveil.core.randomness import torch_generator
 from fedveil.games.losses import cross_entropy
 from fedveil.shields import Chain, Context, DPGaussian, Kind, Message, Samples, ShieldError, Soteria
-from fedveil.shields.soteria.jacobian_norms import estimated_norms, exact_norms, signs
-from fedveil.shields.soteria.shield import Defended
+from fedveil.shields.soteria import Defended, estimated_norms, exact_norms, signs
 from fedveil.updates import Segment
 from fedveil.updates.gradients import network_segments, per_sample_gradients
 

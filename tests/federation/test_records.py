@@ -1,4 +1,4 @@
-"""Inputs are shielded once per device, before everything else; nothing later sees them bare."""
+"""Inputs are shielded once per device, before everything else; nothing later sees them unshielded."""
 
 from dataclasses import replace
 
@@ -11,12 +11,13 @@ from fedveil.attacks.cotrained import judge_cotrained
 from fedveil.core.errors import InputError
 from fedveil.data import Split
 from fedveil.federation import Federation, Run, begin
+from fedveil.federation.records import prepare_shield
 from fedveil.games import SGD, AdversarialTraining, Autoencoder, FedAvg, Raw
 from fedveil.shields import CertifiedChannel, Chain, Kind, Message, Shield, ShieldError
 
 
 class OnInputs(Shield):
-    """Does to inputs what it is told."""
+    """Applies a given function to inputs."""
 
     name = "on inputs"
     acts_on = frozenset({Kind.INPUT})
@@ -177,27 +178,30 @@ def test_images_keep_their_shape_on_the_way(make_data):
 
 
 def test_a_shield_learns_from_training_people_and_no_others(data):
-    class Told(Shield):
-        name = "told"
+    class Centring(Shield):
+        name = "centring"
         acts_on = frozenset({Kind.INPUT})
 
         def prepared(self, data, seed):
-            ready = Told()
-            ready.seen_, ready.seed_ = data, seed
-            return ready
+            shield = Centring()
+            shield.seen_, shield.seed_ = data, seed
+            return shield
 
         def change(self, message, context):
             return message.with_values(message.values - float(self.seen_.x.mean()))
 
-    shield = Told()
-    run = Federation(data, 4, shield=Chain([shield, Told(), CertifiedChannel(1.0)])).play(FedAvg(hidden=(3,)), 1)
+    shield = Centring()
+    chain = Chain([shield, Centring(), CertifiedChannel(1.0)])
+    run = Federation(data, 4, seed=7, shield=chain).play(FedAvg(hidden=(3,)), 1)
     first, second, channel = run.shield.shields
-    assert not hasattr(shield, "seen_")  # the one that was given stays as it was
+    assert not hasattr(shield, "seen_")  # the shield that was given stays as it was
     assert isinstance(channel, CertifiedChannel)
     assert first.seed_ != second.seed_
-    for one in (first, second):
-        assert (one.seen_.split == Split.TRAIN).all()
-        np.testing.assert_array_equal(one.seen_.x, data.x[data.rows(Split.TRAIN)])
+    alone = begin(Federation(data, 4, seed=7, shield=shield), FedAvg(hidden=(3,))).shield
+    assert alone.seed_ == 7  # the federation's
+    for prepared in (first, second, alone, prepare_shield(shield, data, 0)):
+        assert (prepared.seen_.split == Split.TRAIN).all()
+        np.testing.assert_array_equal(prepared.seen_.x, data.x[data.rows(Split.TRAIN)])
 
 
 def test_inputs_pass_other_shields_unchanged():

@@ -3,10 +3,8 @@
 import numpy as np
 
 from fedveil.shields.transport.columns import learn_columns
-from fedveil.shields.transport.common import learn_common
 from fedveil.shields.transport.counts import Counts
-from fedveil.shields.transport.guess import Guess
-from fedveil.shields.transport.pairs import Pairs
+from fedveil.shields.transport.pairs import Guess, Pairs, learn_common
 
 
 def exact():
@@ -90,9 +88,9 @@ def test_pairs_know_both_orders_and_see_through_chance():
     pairs = Pairs.count(columns, cells, rng.integers(0, 2, 4000), 2, counts)
     assert counts.releases == 3
     np.testing.assert_array_equal(pairs.between(0, 1), pairs.between(1, 0).T)
-    told = pairs.told()
-    assert told[0, 1] < 0.01
-    np.testing.assert_allclose(told[0, 2], np.log2(6), atol=0.03)
+    bits = pairs.information()
+    assert bits[0, 1] < 0.01
+    np.testing.assert_allclose(bits[0, 2], np.log2(6), atol=0.03)
     two = pairs.of(np.array([0, 2]))
     np.testing.assert_array_equal(two.between(0, 1), pairs.between(0, 2))
 
