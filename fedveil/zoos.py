@@ -12,8 +12,8 @@ from fedveil.config.shadows import check_shadows, number_of_shadows
 from fedveil.config.study import Study
 from fedveil.core.errors import InputError
 from fedveil.federation.exchange import segments_of
+from fedveil.federation.progress import RoundRecord
 from fedveil.federation.recording import device_labels, majority_value
-from fedveil.federation.rounds import RoundRecord
 from fedveil.federation.run import Run, begin
 from fedveil.shields.recup.fitting import Fitting, fit_zoo
 from fedveil.shields.recup.members import hidden_sizes

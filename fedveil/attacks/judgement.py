@@ -194,7 +194,14 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Decensoring:
-    """What de-censoring reads, what an attacker of equal capacity reads, and the difference, paired over victims."""
+    """The figures of de-censoring and of an attacker of equal capacity, and the difference, paired over victims.
+
+    Attributes:
+        attribute: the attribute that was attacked.
+        attack: the figures of de-censoring.
+        control: the figures of the attacker of equal capacity.
+        gain: the difference in balanced accuracy.
+    """
 
     attribute: str
     attack: AttackerFigures

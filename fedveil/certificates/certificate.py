@@ -69,7 +69,7 @@ class Certificate:
         return f"CERTIFIED {self.quantity} {sign} {self.rounded()}{level} — assumes {assumed}{outside}"
 
     def rounded(self, digits: int = 3) -> str:
-        """Return the bound in print, rounded to the safe side: an upper bound up, a lower bound down."""
+        """Return the bound as text, rounded to the safe side: an upper bound up, a lower bound down."""
         return rounded_outward(self.bound, self.direction, digits)
 
     def as_dict(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Certificate:
 
 
 def rounded_outward(bound: float, direction: Direction, digits: int = 3) -> str:
-    """Return a bound in print, rounded to the safe side: an upper bound up, a lower bound down.
+    """Return a bound as text, rounded to the safe side: an upper bound up, a lower bound down.
 
     >>> rounded_outward(0.7301, "upper"), rounded_outward(0.7309, "lower")
     ('0.731', '0.730')
@@ -113,9 +113,9 @@ def rounded_outward(bound: float, direction: Direction, digits: int = 3) -> str:
         return "∞" if bound > 0 else "−∞"
     scale = 10.0**digits
     outward = math.ceil if direction == "upper" else math.floor
-    # What lies within float noise of a printed value is that value: 0.5 + 1e-12 prints as 0.500.
-    nearest = round(bound * scale)
-    steps = nearest if abs(bound * scale - nearest) < 1e-6 else outward(bound * scale)
+    # A bound within rounding error of a printed value is that value: 0.5 + 1e-12 prints as 0.500.
+    closest = round(bound * scale)
+    steps = closest if abs(bound * scale - closest) < 1e-6 else outward(bound * scale)
     return f"{steps / scale:.{digits}f}"
 
 

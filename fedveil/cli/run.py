@@ -118,9 +118,9 @@ def say_results(results: StudyResults, console: Console) -> None:
 
 
 def rows_table(rows: Sequence[Row]) -> Table:
-    """Return rows as a table for the terminal; a column that says the same everywhere becomes the title."""
-    same = {name for name in ("task", "attribute") if len({getattr(row, name) for row in rows}) == 1}
-    title = ", ".join(f"{name}: {getattr(rows[0], name)}" for name in ("task", "attribute") if name in same)
+    """Return rows as a table for the terminal; a column with one value in all rows becomes part of the title."""
+    same = [name for name in ("task", "attribute") if len({getattr(row, name) for row in rows}) == 1]
+    title = ", ".join(f"{name}: {getattr(rows[0], name)}" for name in same)
     table = Table(title=Text(title) if title else None, title_justify="left")
     names = [name for name in ("task", "attribute") if name not in same]
     headings = ("utility (accuracy)", "attacker", "leakage (balanced acc.)", "leakage (accuracy)", "seeds")

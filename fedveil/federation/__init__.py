@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from fedveil.federation.aggregation import TrimmedMean as TrimmedMean
     from fedveil.federation.aggregation import WeightedMean as WeightedMean
     from fedveil.federation.federation import Federation as Federation
+    from fedveil.federation.progress import RoundRecord as RoundRecord
     from fedveil.federation.recording import feature_view as feature_view
     from fedveil.federation.release import released_view as released_view
-    from fedveil.federation.rounds import RoundRecord as RoundRecord
     from fedveil.federation.run import Run as Run
     from fedveil.federation.run import begin as begin
 

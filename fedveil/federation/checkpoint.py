@@ -24,8 +24,8 @@ from torch import Tensor
 from fedveil import __version__
 from fedveil.core.errors import InputError
 from fedveil.core.files import sync
+from fedveil.federation.progress import Progress, RoundRecord
 from fedveil.federation.recording import shadow_rows
-from fedveil.federation.rounds import Progress, RoundRecord
 from fedveil.federation.weights import LocalPlayer
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from fedveil.federation.aggregation import Aggregator, WeightedMean
 from fedveil.federation.engine_plain import PlainEngine
 from fedveil.federation.engine_stacked import StackedEngine
 from fedveil.federation.fleet import Fleet
-from fedveil.federation.rounds import RoundRecord
+from fedveil.federation.progress import RoundRecord
 from fedveil.federation.run import Run, begin
 from fedveil.federation.work import Engine
 from fedveil.games.game import Game

@@ -144,8 +144,8 @@ def fit_heads(
     """Train heads of these kinds per task on the training people's representations, and score the best on test people.
 
     The best head has the highest accuracy on validation people; ties go to the kind named first. A task is the data's
-    target or any of its attributes: the representation is released once and serves all tasks. `releases` are the run's,
-    if they are computed already.
+    target or any of its attributes: the representation is released once and serves all tasks. `releases` are the
+    run's, if they are computed already.
     """
     kinds = tuple(dict.fromkeys(heads))
     for kind in kinds:

@@ -98,6 +98,7 @@ def released_view(
     """Let an observer see what was released: it learns from the training people, and attacks the test people.
 
     With `inputs` the observer also has the records of the people it learns from, as no shield has touched them.
+    `releases` are the run's, if they are computed already.
     """
     data, releases = run.federation.data, releases or Releases(run)
     pools = []

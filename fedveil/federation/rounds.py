@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from fedveil.core.randomness import child_seed, torch_generator
 from fedveil.data.attribute_data import Split
 from fedveil.federation.exchange import aggregate
 from fedveil.federation.fleet import HomeFleet
+from fedveil.federation.progress import RoundRecord
 from fedveil.federation.recording import shadow_rows, watch
 from fedveil.federation.records import readable, without_variety
 from fedveil.federation.replaced_layers import replace_layers
@@ -25,56 +25,6 @@ from fedveil.games.game import Player, Stage
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run
-
-
-@dataclass(frozen=True)
-class RoundRecord:
-    """What happened in one round.
-
-    Attributes:
-        stage: the stage's name.
-        round: the round's number in its stage, from 1.
-        devices: how many devices answered.
-        silent: how many of them sent nothing because their shield could not run.
-        losses: mean loss by move.
-        validation: the stage's validation loss, where it has one.
-        damage: what the shield, a chain as a whole, did to the updates, averaged over devices: l2, linf, cosine, bytes.
-        bytes_up: how much the devices sent.
-        utility_only: by attribute that the game hides, how many of the devices lack it or hold one value of it.
-    """
-
-    stage: str
-    round: int
-    devices: int
-    silent: int
-    losses: dict[str, float]
-    validation: float | None
-    damage: dict[str, float]
-    bytes_up: int
-    utility_only: dict[str, int] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return asdict(self)
-
-
-@dataclass
-class Progress:
-    """How far a run has come, as plain values: everything but tensors.
-
-    Attributes:
-        stage: the index of the present stage.
-        round: how many of its rounds have been played.
-        best: the lowest validation loss in this stage.
-        best_round: the round in which it was reached.
-        history: one record per round played, of all stages.
-    """
-
-    stage: int = 0
-    round: int = 0
-    best: float | None = None
-    best_round: int = 0
-    history: list[RoundRecord] = field(default_factory=list)
 
 
 def play(

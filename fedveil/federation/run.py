@@ -22,12 +22,13 @@ from fedveil.data.attribute_data import Split
 from fedveil.federation import checkpoint as checkpoints
 from fedveil.federation.fleet import Fleet, HomeFleet
 from fedveil.federation.heads import fit_heads, score_outputs
+from fedveil.federation.progress import Progress, RoundRecord
 from fedveil.federation.recording import Recorded, update_view
 from fedveil.federation.records import judged_tensors, prepare_shield, record_tensors, without_variety
 from fedveil.federation.rehearsal import rehearse
 from fedveil.federation.release import release, released_view
 from fedveil.federation.replaced_layers import replace_layers
-from fedveil.federation.rounds import Progress, RoundRecord, build_network, play
+from fedveil.federation.rounds import build_network, play
 from fedveil.federation.utility import Utility
 from fedveil.federation.weights import Layout, LocalPlayer, Model, Seat, model_of
 from fedveil.federation.work import Engine

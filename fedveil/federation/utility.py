@@ -17,15 +17,16 @@ class Utility:
 
     Attributes:
         task: the label that the head predicts.
-        accuracy, balanced_accuracy: on test people, with intervals.
+        accuracy: on test people, with an interval.
+        balanced_accuracy: the same with all labels counting alike.
         prior: accuracy of always guessing the most frequent label.
-        by_group: accuracy for each value of each sensitive attribute: a defence's cost to each group.
-        head: the kind of head that was chosen on validation; "model" where the game's own outputs were scored.
+        by_group: accuracy for each value of each sensitive attribute: what a defence costs each group.
+        head: the kind of head that was chosen on validation people; "model" where the outputs of the game were scored.
         validation_accuracy: its accuracy on validation people, by which it was chosen.
-        heads: the same of every kind that was tried.
+        heads: validation accuracy of every kind that was tried.
         draws: accuracy on the test people (entry 0) and on each bootstrap draw of them. For one seed and task the
-            draws are the same people in every run, so differences between runs are paired. Empty where the figures were
-            read from a file.
+            draws are the same people in every run, so differences between runs are paired. Empty where the figures
+            were read from a file.
     """
 
     task: str

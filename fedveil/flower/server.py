@@ -25,7 +25,7 @@ from fedveil.studies.training import play
 
 if TYPE_CHECKING:
     from fedveil.data import AttributeData
-    from fedveil.federation.rounds import RoundRecord
+    from fedveil.federation.progress import RoundRecord
     from fedveil.federation.run import Run
     from fedveil.games.game import Stage
 

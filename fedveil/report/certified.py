@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from fedveil.core.figures import Estimate
 from fedveil.report.settings import Setting
-from fedveil.studies.model import StatedCertificate
+from fedveil.studies.model import StatedCertificate, weakest_certificates
 from fedveil.studies.results import CellResult
 
 _MEASURES = {
@@ -60,15 +60,7 @@ class CertifiedRate(NamedTuple):
 
 def certificates_of(setting: Setting, attribute: str) -> list[StatedCertificate]:
     """Return what holds in every finished cell: of each quantity that all bound, the loosest of their bounds."""
-    by_quantity: dict[tuple[str, str], list[StatedCertificate]] = {}
-    for cell in setting.cells:
-        for key, certificate in _tightest(cell, attribute).items():
-            by_quantity.setdefault(key, []).append(certificate)
-    return [
-        max(certificates, key=lambda certificate: certificate.looseness)
-        for certificates in by_quantity.values()
-        if len(certificates) == len(setting.cells)
-    ]
+    return weakest_certificates([cell.result.binding_certificates(attribute) for cell in setting.cells])
 
 
 def bound_on_balanced_accuracy(setting: Setting, attribute: str) -> float | None:
@@ -107,16 +99,6 @@ def certified_rates(settings: Sequence[Setting], attribute: str) -> list[Certifi
             bits, accuracies, dealt = zip(*bounds, strict=True)
             rates.append(CertifiedRate(setting, max(bits), max(accuracies), any(dealt)))
     return rates
-
-
-def _tightest(cell: CellResult, attribute: str) -> dict[tuple[str, str], StatedCertificate]:
-    """Return a cell's certificates by quantity and direction; of several, each of which holds, the tightest."""
-    tightest: dict[tuple[str, str], StatedCertificate] = {}
-    for certificate in cell.result.binding_certificates(attribute):
-        key = certificate.quantity, certificate.direction
-        if key not in tightest or certificate.looseness < tightest[key].looseness:
-            tightest[key] = certificate
-    return tightest
 
 
 def _readings(cell: CellResult, attribute: str, measure: str) -> Iterable[tuple[str, Estimate]]:

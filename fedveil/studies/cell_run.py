@@ -19,7 +19,7 @@ from fedveil.core import plugins
 from fedveil.core.errors import InputError
 from fedveil.core.files import plain, write_atomically
 from fedveil.federation.federation import ENGINES
-from fedveil.federation.rounds import RoundRecord
+from fedveil.federation.progress import RoundRecord
 from fedveil.federation.run import Run, begin
 from fedveil.studies.judging import judge_run
 from fedveil.studies.model import FORMAT
@@ -72,14 +72,14 @@ def _compute(study: Study, method: Method, cell: Cell, folder: Path, report: Rep
     def judging(share: float, what: str) -> None:
         report.progress(TRAINING_SHARE + (1 - TRAINING_SHARE) * share, what)
 
-    result, draws, sample = judge_run(study, run, judging)
+    figures, draws, sample = judge_run(study, run, judging)
     write_tensors(folder / "draws.safetensors", draws)
     write_tensors(folder / "sample.safetensors", sample)
     inputs = folder.parents[1] / f"inputs-seed{cell.seed}.safetensors"
     if not inputs.exists():
         write_tensors(inputs, sampled_inputs(study, run))
     write_json(folder / "timing.json", {"seconds": time.perf_counter() - started, "training": trained - started})
-    write_json(folder / "result.json", {"format": FORMAT, "cell": cell.as_dict(), **result.as_dict()})
+    write_json(folder / "result.json", {"format": FORMAT, "cell": cell.as_dict(), **figures.as_dict()})
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
 
 

@@ -8,7 +8,7 @@ tried. What was certified is kept apart, as a `StatedCertificate`: what a file s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -81,6 +81,27 @@ class StatedCertificate:
             "method": self.method,
             "citation": self.citation,
         }
+
+
+def weakest_certificates(by_cell: Sequence[Sequence[StatedCertificate]]) -> list[StatedCertificate]:
+    """Return what holds in all cells: of each quantity that every cell bounds, the loosest of the cells' bounds.
+
+    Of several bounds in one cell, each of which holds, the tightest counts.
+    """
+    by_quantity: dict[tuple[str, str], list[StatedCertificate]] = {}
+    for certificates in by_cell:
+        tightest: dict[tuple[str, str], StatedCertificate] = {}
+        for certificate in certificates:
+            key: tuple[str, str] = (certificate.quantity, certificate.direction)
+            if key not in tightest or certificate.looseness < tightest[key].looseness:
+                tightest[key] = certificate
+        for quantity, certificate in tightest.items():
+            by_quantity.setdefault(quantity, []).append(certificate)
+    return [
+        max(certificates, key=lambda certificate: certificate.looseness)
+        for certificates in by_quantity.values()
+        if len(certificates) == len(by_cell)
+    ]
 
 
 @dataclass(frozen=True)
@@ -194,7 +215,7 @@ class CellFigures:
         return [certificate for certificate in self.certificates.get(attribute, ()) if certificate.binds]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the form on disk; a figure that is not a number is written as null (`fedveil.core.plain`)."""
+        """Return the form on disk; a figure that is not a number is written as null (`fedveil.core.files.plain`)."""
         return {
             "utility": {task: served.as_dict() for task, served in self.utility.items()},
             "leakage": {attribute: judged.as_dict() for attribute, judged in self.leakage.items()},

@@ -24,9 +24,9 @@ def certificates_of(
 ) -> dict[str, tuple[StatedCertificate, ...]]:
     """Return by attribute what holds against every attacker, about what the observer of this study sees.
 
-    What the shield's noise proves is about representations. What it proves by people whom it was not prepared on, the
-    test people, is about everything that is computed from what it shows of a person: outputs, too. So is what the
-    game proves about its own releases. `releases` are the run's, if they are computed already.
+    What the shield's noise proves is about representations. What it proves by the test people, on whom it was not
+    prepared, is about everything that is computed from what it shows of a person, outputs included. The same holds for
+    what the game proves about its releases. `releases` are the run's, if they are computed already.
     """
     stated = {}
     data, view = run.federation.data, study.attacks.view
@@ -45,7 +45,7 @@ def certificates_of(
 def game_certificates(
     run: Run, attribute: str, seed: int = 0, releases: Releases | None = None
 ) -> tuple[Certificate, ...]:
-    """Return what a run's game proves about its own releases; nothing where a shield changes representations."""
+    """Return what a run's game proves about its releases; nothing where a shield changes representations."""
     from fedveil.federation.release import released_records
     from fedveil.shields.message import Kind
     from fedveil.shields.shield import Identity

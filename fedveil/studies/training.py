@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from fedveil.config.shadows import number_of_shadows
 from fedveil.config.study import Method, Study
-from fedveil.federation.rounds import RoundRecord
+from fedveil.federation.progress import RoundRecord
 from fedveil.federation.run import Run
 from fedveil.view import UPDATE_VIEWS
 

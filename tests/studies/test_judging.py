@@ -30,8 +30,7 @@ RATE = {
 def trained(**changes: Any) -> tuple[Any, Run]:
     study = make_study({**copy.deepcopy(TINY), "federation": {"devices": 4, "rounds": 1}, **changes})
     method = study.methods[0]
-    run = Run(make_federation(study, method, None, 0, load_data(study, 0)), make_game(method, None))
-    return study, run.play(1)
+    return study, make_federation(study, method, None, 0, load_data(study, 0)).play(make_game(method, None), 1)
 
 
 @pytest.mark.parametrize(
@@ -46,8 +45,7 @@ def trained(**changes: Any) -> tuple[Any, Run]:
         (
             RATE,
             {"panel": ["logistic"], "draws": 100},
-            {(Kind.REPRESENTATION, split): 1 for split in Split}
-            | {(Kind.OUTPUT, split): 1 for split in (Split.VALIDATION, Split.TEST)},
+            {(Kind.REPRESENTATION, split): 1 for split in Split},
         ),
     ],
     ids=["every judge", "outputs", "a certificate that needs releases"],

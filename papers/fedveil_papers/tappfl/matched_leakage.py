@@ -297,8 +297,8 @@ def _cotrained_figures(played: Played, cells: Sequence[CellResult], attribute: s
     shield = make_federation(plan.study, plan.method(cells[0].method), cells[0].strength, cells[0].seed, data).shield
     if not isinstance(shield, Identity) and Kind.REPRESENTATION in shield.acts_on:
         return []
-    figures = [cell.result.cotrained[attribute] for cell in cells if attribute in cell.result.cotrained]
-    return figures if len(figures) == len(cells) else []
+    by_cell = [cell.result.cotrained[attribute] for cell in cells if attribute in cell.result.cotrained]
+    return by_cell if len(by_cell) == len(cells) else []
 
 
 def _cotrained(played: Played, point: Point, attribute: str) -> Point | None:

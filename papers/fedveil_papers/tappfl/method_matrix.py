@@ -13,6 +13,7 @@ from fedveil.core.errors import InputError
 from fedveil.games.game import DataShape
 from fedveil.studies.hypervolume import estimate_of
 from fedveil.studies.hypervolume import shown as finite
+from fedveil.studies.model import weakest_certificates
 from fedveil_papers.drawing import error_bars
 from fedveil_papers.rows import Figure, PaperFigures, Row, printed
 from fedveil_papers.shown import Played, Shown, at, cells_of, named_method, with_interval
@@ -173,6 +174,7 @@ class MethodMatrix(Shown[Matrix]):
         )
         device, reference = seconds[point], seconds[base]
         assert reference is not None
+        by_cell = [cell.result.binding_certificates(attribute) for cell in cells]
         return MatrixRow(
             name,
             strength,
@@ -182,9 +184,7 @@ class MethodMatrix(Shown[Matrix]):
             ratio_of(device, reference),
             _bytes(cells),
             most_spent(played.plan, cells),
-            weakest_certificates(
-                [[stated.as_dict() for stated in cell.result.certificates.get(attribute, ())] for cell in cells]
-            ),
+            [certificate.as_dict() for certificate in weakest_certificates(by_cell)],
             Figure.of(finite(defended.utility)),
             Figure.of(finite(estimate_of(lost))),
             Figure.of(finite(defended.leakage)),
@@ -293,29 +293,6 @@ def _measured_table(block: Block, unmeasured: Mapping[str, str]) -> Table:
     for name in unmeasured:
         table.add_row(Text(name), "", "not measured", *[""] * 6)
     return table
-
-
-def weakest_certificates(by_seed: Sequence[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
-    """Return, of each quantity that every seed certifies, the certificate that holds for all seeds: the weakest.
-
-    >>> low, high = ({"quantity": "balanced accuracy", "direction": "upper", "bound": bound} for bound in (0.6, 0.7))
-    >>> weakest_certificates([[low], [high]])[0]["bound"], weakest_certificates([[low], []])
-    (0.7, [])
-    """
-    weakest = []
-    for quantity, direction in dict.fromkeys((stated["quantity"], stated["direction"]) for stated in by_seed[0]):
-        same = [
-            [stated for stated in seed if (stated["quantity"], stated["direction"]) == (quantity, direction)]
-            for seed in by_seed
-        ]
-        if all(same):
-            tight, weak = (min, max) if direction == "upper" else (max, min)
-            weakest.append(weak((tight(seed, key=_bound) for seed in same), key=_bound))
-    return weakest
-
-
-def _bound(certificate: Mapping[str, Any]) -> float:
-    return float(certificate["bound"])
 
 
 def _reads(played: Played, name: str, strength: float | None) -> list[str]:
