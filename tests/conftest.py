@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from fedveil.studies.runner import keep_workers
 
 # A busy machine is no failure, and two runs try the same cases. `pytest --hypothesis-profile=search` tries new ones.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
@@ -40,6 +42,13 @@ def published(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
         return root / name
 
     return find
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_workers() -> Iterator[None]:
+    """Keep worker processes between tests: what they import takes seconds."""
+    with keep_workers():
+        yield
 
 
 @pytest.fixture
