@@ -191,7 +191,9 @@ def majority_value(counts: IntArray, population: IntArray) -> int:
 
 
 def unusual_value(counts: IntArray, population: IntArray) -> int:
-    """Return the value whose share is farthest above its share in the population, in deviations of a device drawn at random.
+    """Return the value whose share on the device is farthest above its share in the population.
+
+    Distances are measured in standard deviations of a device drawn at random.
 
     >>> unusual_value(np.array([50, 50]), np.array([670, 330]))
     1
