@@ -43,7 +43,7 @@ class Sent:
 
 
 def sent_players(run: Run, stage: Stage) -> list[str]:
-    """Return the players whose updates a stage sends, in the order in which they stand in an update."""
+    """Return the players whose updates a stage sends, in the order of an update."""
     return [name for name in run.seats if stage.sends(name)]
 
 

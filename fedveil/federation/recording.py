@@ -36,7 +36,7 @@ Recorded = tuple[int, IntArray, Tensor]
 
 Question = Literal["majority", "more than usual"]
 Label = Callable[[IntArray, IntArray], int]
-"""Returns what is true of a device from its counts of an attribute's values and from everybody's."""
+"""Returns a device's label from its counts of an attribute's values and the counts of all training records."""
 
 
 def shadow_rows(run: Run, shadows: int) -> list[IntArray]:
@@ -166,22 +166,22 @@ def feature_view(
 
 
 def device_labels(run: Run, name: str, senders: IntArray, label: Label) -> Attribute:
-    """Return what is true of each sender: `label` of its counts of an attribute's values and of everybody's.
+    """Return a label of each sender, from its counts of an attribute's values and those of all training records.
 
     A sender without a known value has none (−1). Senders numbered after the real devices are shadows.
     """
     attribute, registered = run.federation.data.attribute(name), len(run.federation.partition)
-    everybody = attribute.take(run.federation.data.rows(Split.TRAIN)).counts
+    population = attribute.take(run.federation.data.rows(Split.TRAIN)).counts
     codes: dict[int, int] = {}
     for sender in np.unique(senders).tolist():
         real = sender < registered
         rows = run.federation.partition.device(sender) if real else run.shadow_rows[sender - registered]
         counts = attribute.take(rows).counts
-        codes[sender] = label(counts, everybody) if counts.sum() else -1
+        codes[sender] = label(counts, population) if counts.sum() else -1
     return Attribute(name, np.array([codes[sender] for sender in senders.tolist()], dtype=np.int64), attribute.values)
 
 
-def majority_value(counts: IntArray, everybody: IntArray) -> int:
+def majority_value(counts: IntArray, population: IntArray) -> int:
     """Return a device's most frequent value.
 
     >>> majority_value(np.array([2, 5]), np.array([670, 330]))
@@ -190,13 +190,15 @@ def majority_value(counts: IntArray, everybody: IntArray) -> int:
     return int(counts.argmax())
 
 
-def unusual_value(counts: IntArray, everybody: IntArray) -> int:
-    """Return the value whose share is farthest above everybody's, in deviations of a device drawn at random.
+def unusual_value(counts: IntArray, population: IntArray) -> int:
+    """Return the value whose share on the device is farthest above its share in the population.
+
+    Distances are measured in standard deviations of a device drawn at random.
 
     >>> unusual_value(np.array([50, 50]), np.array([670, 330]))
     1
     """
-    usual = everybody / everybody.sum()
+    usual = population / population.sum()
     spread = np.sqrt(usual * (1 - usual))
     excess = (counts / counts.sum() - usual) / np.where(spread > 0, spread, 1)
     return int(np.argmax(np.where(spread > 0, excess, -np.inf)))

@@ -63,7 +63,7 @@ def tappfl_networks(name: Name, shape: DataShape, values: int, width: int = 128)
     Args:
         name: "paper" or "light".
         shape: of the data.
-        values: how many one-hot columns the critic reads beside x and r.
+        values: how many one-hot columns the critic reads in addition to x and r.
         width: dimensions of r, for tables.
     """
     paper = name == "paper"

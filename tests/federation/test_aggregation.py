@@ -55,8 +55,8 @@ def test_masked_mean(sent, seed):
 def test_krum(sent, hostile, keep):
     values, weights = sent
     scores = []
-    for i, own in enumerate(values):
-        distances = sorted(np.sum((own - other) ** 2) for j, other in enumerate(values) if j != i)
+    for i, update in enumerate(values):
+        distances = sorted(np.sum((update - other) ** 2) for j, other in enumerate(values) if j != i)
         scores.append(sum(distances[: len(values) - hostile - 2]))
     expected = values[np.argsort(scores, kind="stable")[:keep]].mean(axis=0)
     np.testing.assert_allclose(combined(Krum(hostile, keep), values, weights), expected)
@@ -66,7 +66,7 @@ def test_krum_tells_updates_apart_that_lie_close_together_and_far_out():
     offsets = np.arange(40.0) ** 2 * 1e-5
     values = (100 + offsets[:, None] * np.ones((1, 30))).astype(np.float32)
     exact = values.astype(np.float64)
-    scores = [np.sort(((exact - own) ** 2).sum(axis=1))[1:39].sum() for own in exact]
+    scores = [np.sort(((exact - update) ** 2).sum(axis=1))[1:39].sum() for update in exact]
     np.testing.assert_array_equal(combined(Krum(), values, np.ones(40)), values[int(np.argmin(scores))])
 
 

@@ -124,16 +124,16 @@ def test_a_network_that_does_not_fit_the_loss_is_named_with_its_shapes(make_data
     first_label_alone = replace(data, y=replace(data.y, codes=np.sort(data.y.codes)))
     for held in (data, first_label_alone):  # a class that comes late must be seen, too
         federation = Federation(held, sizes((10, 10)), engine=engine)
-        said = refusal(lambda federation=federation: begin(federation, FedAvg(network=lambda g: network())))
-        assert all(part in said for part in says), said
+        message = refusal(lambda federation=federation: begin(federation, FedAvg(network=lambda g: network())))
+        assert all(part in message for part in says), message
 
 
 @ENGINES
 def test_a_network_that_does_not_fit_among_several_is_found(make_data, engine):
     game = AdversarialTraining("sex", encoder=lambda g: mlp([4, 5], g), width=6)
-    said = refusal(lambda: begin(Federation(make_data(), 3, engine=engine), game))
-    assert "player 'adversary' cannot take inputs of shape" in said
-    assert "player 'encoder' turned" in said
+    message = refusal(lambda: begin(Federation(make_data(), 3, engine=engine), game))
+    assert "player 'adversary' cannot take inputs of shape" in message
+    assert "player 'encoder' turned" in message
 
 
 @dataclass(frozen=True)
@@ -197,8 +197,8 @@ def test_a_loss_that_averages_over_devices_is_refused(make_data, sizes):
 
 
 def test_validation_without_validation_records_is_refused_before_the_first_round(make_data):
-    said = refusal(lambda: begin(Federation(make_data(held_out=0), 3), FedAvg(hidden=(3,))))
-    assert "the data has none" in said
+    message = refusal(lambda: begin(Federation(make_data(held_out=0), 3), FedAvg(hidden=(3,))))
+    assert "the data has none" in message
 
 
 def test_a_game_with_a_task_needs_data_with_a_target(make_data):
@@ -224,10 +224,10 @@ def test_a_rate_too_high_is_refused_with_player_device_and_round(make_data, engi
     federation = Federation(make_data(), 5, engine=engine, rate_scales=scales)
     run = begin(federation, FedAvg(hidden=(3,), batch_size=4))
     before = run.shared["model"].clone()
-    said = refusal(lambda: run.play(3), DivergedError)
-    assert "round 1 refused" in said
-    assert "player 'model'" in said
-    assert "on device 3" in said
+    message = refusal(lambda: run.play(3), DivergedError)
+    assert "round 1 refused" in message
+    assert "player 'model'" in message
+    assert "on device 3" in message
     assert torch.equal(run.shared["model"], before)
     assert not run.history
     assert run.progress.round == 0
@@ -238,8 +238,8 @@ def test_a_weight_that_overflows_in_the_last_step_is_refused(make_data, engine):
     data = make_data()
     federation = Federation(replace(data, x=data.x * 100), OneEach(), engine=engine)  # one step: no loss comes after it
     run = begin(federation, FedAvg(hidden=(3,), optimiser=SGD(9e37)))
-    said = refusal(lambda: run.play(1), DivergedError)
-    assert "weights of player 'model' became infinite or NaN on device" in said
+    message = refusal(lambda: run.play(1), DivergedError)
+    assert "weights of player 'model' became infinite or NaN on device" in message
 
 
 class Sick:
@@ -267,8 +267,8 @@ def test_the_run_goes_on_from_the_last_good_state(make_data, sizes, engine, opti
     run = begin(Federation(data, sizes((10, 10, 10)), engine=engine), game).play(2)
     before = run.shared["model"].clone()
     loss.sick = True
-    said = refusal(lambda: run.play(5), DivergedError)
-    assert "round 3 refused: the loss of player 'model' became -inf on device 2 at step" in said
+    message = refusal(lambda: run.play(5), DivergedError)
+    assert "round 3 refused: the loss of player 'model' became -inf on device 2 at step" in message
     assert torch.equal(run.shared["model"], before)
     assert [record.round for record in run.history] == [1, 2]
     loss.sick = False
@@ -285,9 +285,9 @@ def test_a_refused_round_leaves_local_players_alone(make_data, engine):
     run = begin(federation, game).play(1)
     before = run.local["adversary"].get(np.arange(4))
     object.__setattr__(federation, "settings", {"strength": [1.0, 1.0, 1e300, 1.0]})
-    said = refusal(lambda: run.play(2), DivergedError)
-    assert "on device 2" in said
-    assert "encoder" in said
+    message = refusal(lambda: run.play(2), DivergedError)
+    assert "on device 2" in message
+    assert "encoder" in message
     assert torch.equal(run.local["adversary"].get(np.arange(4)), before)
 
 

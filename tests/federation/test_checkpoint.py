@@ -61,17 +61,17 @@ GAMES = {
 }
 
 
-def same(one, other):
-    assert one.shared.keys() == other.shared.keys()
-    for name in one.shared:
-        assert torch.equal(one.shared[name], other.shared[name]), name
-    for name, player in one.local.items():
+def same(run, other):
+    assert run.shared.keys() == other.shared.keys()
+    for name in run.shared:
+        assert torch.equal(run.shared[name], other.shared[name]), name
+    for name, player in run.local.items():
         devices = np.array(sorted(player.slot_of), dtype=np.int64)
         assert torch.equal(player.get(devices), other.local[name].get(devices)), name
-    assert one.history == other.history
-    assert one.progress == other.progress
-    assert len(one.recorded) == len(other.recorded)
-    for (round_, devices, updates), (round_2, devices_2, updates_2) in zip(one.recorded, other.recorded, strict=True):
+    assert run.history == other.history
+    assert run.progress == other.progress
+    assert len(run.recorded) == len(other.recorded)
+    for (round_, devices, updates), (round_2, devices_2, updates_2) in zip(run.recorded, other.recorded, strict=True):
         assert round_ == round_2
         np.testing.assert_array_equal(devices, devices_2)
         assert torch.equal(updates, updates_2)
@@ -265,9 +265,9 @@ FOREIGN = {
 def test_a_checkpoint_of_another_run_is_refused_with_the_difference(make_data, tmp_path, what):
     options, game, other_data = FOREIGN[what]
     folder = saved(make_data, tmp_path / "run")
-    said = refusal(folder, make_data(seed=5) if other_data else make_data(), game, **options)
-    assert "belongs to another run" in said
-    assert what.split()[-1] in said
+    message = refusal(folder, make_data(seed=5) if other_data else make_data(), game, **options)
+    assert "belongs to another run" in message
+    assert what.split()[-1] in message
 
 
 def test_other_labels_and_another_shield_s_strength_are_another_run(make_data, tmp_path):

@@ -47,12 +47,12 @@ class Noisy(Game):
 
     def _tell(self, play):
         r = play("encoder", play.x).detach()
-        places, found = play.partners(play.u("race"))
+        places, exists = play.partners(play.u("race"))
         shuffled = play.pick(play.x, play.permutation())
         true = play("critic", torch.cat([play.x, r], dim=-1)).squeeze(-1)
         false = play("critic", torch.cat([play.pick(play.x, places), r], dim=-1)).squeeze(-1)
         other = play("critic", torch.cat([shuffled, r], dim=-1)).squeeze(-1)
-        return true + found * false.square() + other.square()
+        return true + exists * false.square() + other.square()
 
     def _spread(self, play):
         r = play("encoder", play.x) + 0.3 * play.noise(3)
@@ -133,20 +133,20 @@ def _uniform(*shape, seed=0):
 def test_partners_share_the_code_and_padding_changes_nothing(codes, seed):
     widest = max(map(len, codes))
     uniform = _uniform(len(codes), widest, seed=seed)
-    padded = torch.tensor([own + [own[0]] * (widest - len(own)) for own in codes])
-    weights = torch.tensor([[1.0] * len(own) + [0.0] * (widest - len(own)) for own in codes])
-    places, found = partners(uniform, padded, weights)
+    padded = torch.tensor([device_codes + [device_codes[0]] * (widest - len(device_codes)) for device_codes in codes])
+    weights = torch.tensor([[1.0] * len(device_codes) + [0.0] * (widest - len(device_codes)) for device_codes in codes])
+    places, exists = partners(uniform, padded, weights)
     shuffled = permutation(uniform, weights)
-    for device, own in enumerate(codes):
-        n = len(own)
-        alone, there = partners(uniform[device, :n], torch.tensor(own), None)
+    for device, device_codes in enumerate(codes):
+        n = len(device_codes)
+        alone, there = partners(uniform[device, :n], torch.tensor(device_codes), None)
         assert torch.equal(places[device, :n], alone)
-        assert torch.equal(found[device, :n], there)
-        assert not found[device, n:].any()
-        assert there.tolist() == [code >= 0 and own.count(code) > 1 for code in own]
-        for record, place in enumerate(alone.tolist()):
-            assert own[place] == own[record]
-            assert (place != record) == bool(there[record])
+        assert torch.equal(exists[device, :n], there)
+        assert not exists[device, n:].any()
+        assert there.tolist() == [code >= 0 and device_codes.count(code) > 1 for code in device_codes]
+        for record, partner in enumerate(alone.tolist()):
+            assert device_codes[partner] == device_codes[record]
+            assert (partner != record) == bool(there[record])
         assert sorted(alone.tolist()) == list(range(n))  # each is the partner of exactly one
         assert torch.equal(shuffled[device, :n], permutation(uniform[device, :n], None))
         assert sorted(shuffled[device, :n].tolist()) == list(range(n))
@@ -154,9 +154,9 @@ def test_partners_share_the_code_and_padding_changes_nothing(codes, seed):
 
 def test_partners_and_permutations_are_drawn_evenly():
     uniform = _uniform(20_000, 4)
-    places, found = partners(uniform, None, None)
-    assert bool(found.all())
-    counts = torch.stack([(places == place).sum(dim=0) for place in range(4)])
+    places, exists = partners(uniform, None, None)
+    assert bool(exists.all())
+    counts = torch.stack([(places == position).sum(dim=0) for position in range(4)])
     assert (counts.diagonal() == 0).all()
     off = counts[~torch.eye(4, dtype=torch.bool)].numpy() / 20_000
     assert np.abs(off - 1 / 3).max() < 0.015

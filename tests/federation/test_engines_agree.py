@@ -214,10 +214,10 @@ def test_the_plain_engine_is_federated_averaging_written_out(make_data, sizes):
                 optimiser.zero_grad()
                 nn.functional.cross_entropy(model(x), y).backward()
                 optimiser.step()
-            own = federation.partition.device(device)
-            assert sorted(seen) == sorted(np.tile(own, 2).tolist())  # every record once per epoch
+            held = federation.partition.device(device)
+            assert sorted(seen) == sorted(np.tile(held, 2).tolist())  # every record once per epoch
             for name, value in model.state_dict().items():
-                total[name] += value * len(own) / 20
+                total[name] += value * len(held) / 20
         weights = total
     run.play(3)
     final = run.shared if run.last_shared is None else run.last_shared

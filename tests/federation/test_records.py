@@ -57,8 +57,8 @@ def test_a_run_on_shielded_inputs_is_a_run_on_data_that_were_so_from_the_start(d
     for name in shielded.shared:
         assert torch.equal(shielded.shared[name], from_start.shared[name])
     assert [r.validation for r in shielded.history] == [r.validation for r in from_start.history]
-    for (_, _, one), (_, _, other) in zip(shielded.shadows, from_start.shadows, strict=True):
-        assert torch.equal(one, other)
+    for (_, _, first), (_, _, other) in zip(shielded.shadows, from_start.shadows, strict=True):
+        assert torch.equal(first, other)
     if not isinstance(game, FedAvg):
         for split in Split:
             np.testing.assert_array_equal(shielded.release(split), from_start.release(split))
@@ -106,11 +106,11 @@ def test_each_device_shields_its_own_records_once_and_knows_their_labels(data):
     run.view("outputs")
     assert [context.device for context, _ in seen] == [0, 1, 2, 3, -1, -1]
     rows = [federation.partition.device(d) for d in range(4)] + [data.rows(s) for s in Split][1:]
-    for (context, values), own in zip(seen, rows, strict=True):
-        np.testing.assert_array_equal(values.numpy(), data.x[own])
-        np.testing.assert_array_equal(context.data["y"].numpy(), data.y.codes[own])
+    for (context, values), expected_rows in zip(seen, rows, strict=True):
+        np.testing.assert_array_equal(values.numpy(), data.x[expected_rows])
+        np.testing.assert_array_equal(context.data["y"].numpy(), data.y.codes[expected_rows])
         for name in ("sex", "race"):
-            np.testing.assert_array_equal(context.data[f"u:{name}"].numpy(), data.attributes[name].codes[own])
+            np.testing.assert_array_equal(context.data[f"u:{name}"].numpy(), data.attributes[name].codes[expected_rows])
     states = {tuple(context.generator.initial_seed() for context, _ in seen)}
     assert len(next(iter(states))) == len(set(next(iter(states)))) == 6
 

@@ -98,22 +98,22 @@ def test_a_local_player_trains_on_as_if_rounds_did_not_exist(make_data, sizes, e
     run.play()
     for name, part in zip(("encoder", "head"), model, strict=True):
         expected = torch.cat([weight.detach().flatten() for weight in part.parameters()])
-        found = run.local[name].get(np.arange(1))[0, : len(expected)]
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        weights = run.local[name].get(np.arange(1))[0, : len(expected)]
+        torch.testing.assert_close(weights, expected, rtol=0, atol=1e-12)
 
 
 @ENGINES
 def test_records_and_callbacks(make_data, engine):
-    told = []
+    records = []
     run = Federation(make_data(), 4, engine=engine).play(
-        AdversarialTraining("sex", hidden=(3,), width=2, batch_size=5), 3, callbacks=[told.append]
+        AdversarialTraining("sex", hidden=(3,), width=2, batch_size=5), 3, callbacks=[records.append]
     )
-    assert told == run.history
-    assert [record.round for record in told] == [1, 2, 3]
-    assert set(told[0].losses) == {"adversary", "encoder+head"}
+    assert records == run.history
+    assert [record.round for record in records] == [1, 2, 3]
+    assert set(records[0].losses) == {"adversary", "encoder+head"}
     sent = run.layouts["encoder"].size + run.layouts["head"].size
-    assert told[0].bytes_up == 4 * sent * 4
-    assert told[0].as_dict()["stage"] == "main"
+    assert records[0].bytes_up == 4 * sent * 4
+    assert records[0].as_dict()["stage"] == "main"
 
 
 @ENGINES

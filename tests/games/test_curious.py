@@ -20,8 +20,8 @@ S = torch.tensor([0, 1, 1, 0])
 
 def play(game: Curious, attack: torch.Tensor | None = None, u: torch.Tensor = S) -> Play:
     """F gives the scores above, G what is handed in."""
-    made = {"classifier": SCORES, "attack:sex": attack}
-    return Play({"x": torch.zeros(4, 5), "y": Y, "u:sex": u}, None, {}, lambda player, inputs: made[player])
+    answers = {"classifier": SCORES, "attack:sex": attack}
+    return Play({"x": torch.zeros(4, 5), "y": Y, "u:sex": u}, None, {}, lambda player, inputs: answers[player])
 
 
 def data(n: int = 30, features: tuple[int, ...] = (5,), values: int = 2) -> AttributeData:
@@ -65,8 +65,8 @@ def test_the_regularised_loss_is_the_difference_of_the_classes_means():
 def test_without_curiosity_f_never_feels_g():
     seen = []
     game = Curious("sex", beta_y=1.0, beta_s=0.0)
-    made = Play({"x": torch.zeros(4, 5), "y": Y, "u:sex": S}, None, {}, lambda who, x: (seen.append(who), SCORES)[1])
-    game.curious_stage().moves[-1].loss(made)
+    play = Play({"x": torch.zeros(4, 5), "y": Y, "u:sex": S}, None, {}, lambda who, x: (seen.append(who), SCORES)[1])
+    game.curious_stage().moves[-1].loss(play)
     assert seen == ["classifier"]
 
 
@@ -101,15 +101,15 @@ def test_the_best_threshold_beats_every_other_one():
     for _ in range(20):
         held = (torch.rand(60, generator=rng) * 8).round() / 8 * math.log(4)  # many ties
         codes = torch.randint(-1, 2, (60,), generator=rng)
-        known = codes >= 0
+        labelled = codes >= 0
         tau = best_threshold(held, codes, 4)
-        right = ((held > tau).long() == codes)[known].sum()
-        others = [((held > t).long() == codes)[known].sum() for t in torch.linspace(-0.01, 1.4, 200)]
+        right = ((held > tau).long() == codes)[labelled].sum()
+        others = [((held > t).long() == codes)[labelled].sum() for t in torch.linspace(-0.01, 1.4, 200)]
         assert right == max(others)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "says"),
     [
         ({"attack": "mixed"}, "attack 'mixed' is not known"),
         ({"output": "hard"}, "output 'hard' is not known"),
@@ -122,13 +122,13 @@ def test_the_best_threshold_beats_every_other_one():
         ({"attack": "regularised", "output": "raw"}, "choose output soft"),
     ],
 )
-def test_bad_settings_are_told_in_one_line(settings, told):
-    with pytest.raises(InputError, match=told):
+def test_bad_settings_are_reported_in_one_line(settings, says):
+    with pytest.raises(InputError, match=says):
         Curious(**{"secrets": "sex", **settings})
 
 
 @pytest.mark.parametrize(
-    ("game", "shape", "told"),
+    ("game", "shape", "says"),
     [
         (Curious("sxe"), DataShape((5,), 3, {"sex": 2}), "sex"),
         (Curious("sex", attack="regularised", output="soft"), DataShape((5,), 3, {"sex": 3}), "has 3"),
@@ -138,8 +138,8 @@ def test_bad_settings_are_told_in_one_line(settings, told):
         (Curious("sex", widths=(0,)), DataShape((5,), 3, {"sex": 2}), "at least 1"),
     ],
 )
-def test_data_that_do_not_fit_are_told_in_one_line(game, shape, told):
-    with pytest.raises(InputError, match=told):
+def test_data_that_do_not_fit_are_reported_in_one_line(game, shape, says):
+    with pytest.raises(InputError, match=says):
         game.players(shape)
 
 

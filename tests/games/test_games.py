@@ -114,11 +114,11 @@ def test_nothing_undeclared_is_even_there(data, engine):
 
 def test_own_is_each_device_s_own_attribute(data):
     federation = Federation(data, 2, own_attribute=["sex", "race"])
-    own = federation.own_codes().codes
+    protected = federation.own_codes().codes
     for device, name in enumerate(("sex", "race")):
         rows = federation.partition.device(device)
-        np.testing.assert_array_equal(own[rows], data.attributes[name].codes[rows])
-    assert (own[data.split != 0] == -1).all()
+        np.testing.assert_array_equal(protected[rows], data.attributes[name].codes[rows])
+    assert (protected[data.split != 0] == -1).all()
 
 
 @ENGINES
@@ -163,13 +163,13 @@ def test_a_stronger_defence_leaves_the_adversary_less(data):
     """The co-trained adversary reads u off x's first column, unless the encoder hides it."""
     x = data.x.copy()
     x[:, 0] = 4.0 * data.attributes["sex"].codes
-    told = AttributeData(x, data.attributes, data.split, data.y)
+    readable = AttributeData(x, data.attributes, data.split, data.y)
     loss = {}
     for strength in (0.0, 5.0):
         game = AdversarialTraining(
             "sex", strength, hidden=(8,), width=4, adversary_hidden=(8,), optimiser=Adam(0.02), batch_size=10
         )
-        loss[strength] = begin(Federation(told, 2), game).play(120).history[-1].losses["adversary"]
+        loss[strength] = begin(Federation(readable, 2), game).play(120).history[-1].losses["adversary"]
     assert loss[0.0] < 0.5
     assert loss[5.0] > 0.6  # ln 2 = .69 is a coin
 
@@ -190,12 +190,12 @@ def test_cross_entropy_is_torch_s_for_one_device_and_for_many():
     logits = torch.randn(3, 5, 4, generator=generator, dtype=torch.float64)
     codes = torch.randint(0, 4, (3, 5), generator=generator)
     codes[1, 2] = -1
-    found = cross_entropy(logits, codes)
-    assert found[1, 2] == 0
+    losses = cross_entropy(logits, codes)
+    assert losses[1, 2] == 0
     for device in range(3):
-        torch.testing.assert_close(found[device], cross_entropy(logits[device], codes[device]))
+        torch.testing.assert_close(losses[device], cross_entropy(logits[device], codes[device]))
         expected = nn.functional.cross_entropy(logits[device], codes[device], ignore_index=-1, reduction="none")
-        torch.testing.assert_close(found[device], expected)
+        torch.testing.assert_close(losses[device], expected)
     with pytest.raises(InputError, match=r"\(3, 5, 4\) for labels of shape \(3, 4\)"):
         cross_entropy(logits, codes[:, :4])
 

@@ -93,7 +93,7 @@ def test_each_part_changes_what_is_learned(part):
     data = make_data()
     common = {"attribute": "sex", "strength": 0.7, "width": 3, "local_epochs": 3, "optimiser": SGD(0.3)}
     plain, changed = (
-        begin(Federation(data, 4), Hardened(**common, **own)).play(3).shared["extractor"] for own in ({}, part)
+        begin(Federation(data, 4), Hardened(**common, **parts)).play(3).shared["extractor"] for parts in ({}, part)
     )
     assert not torch.equal(plain, changed)
 
@@ -177,12 +177,12 @@ def test_the_ensembles_loss(against, bound):
     moves, modules, play, r = _losses(game, ROWS)
     u = play.u("race")
     logits = [modules[name](r) for name in ("privacy", "privacy/2", "privacy/3", "privacy/4")]
-    costs = torch.stack([torch.nn.functional.cross_entropy(one, u) for one in logits])
+    costs = torch.stack([torch.nn.functional.cross_entropy(answers, u) for answers in logits])
     torch.testing.assert_close(moves["CE"], costs.sum())
     marginal = torch.bincount(u, minlength=3) / len(u)
     leaks = -costs
     if bound == "confusion":
-        leaks = torch.stack([-(marginal * one.log_softmax(dim=1)).sum(dim=1).mean() for one in logits])
+        leaks = torch.stack([-(marginal * answers.log_softmax(dim=1)).sum(dim=1).mean() for answers in logits])
     leak = leaks.mean() if against == "mean" else leaks[costs.argmin()]
     torch.testing.assert_close(moves["extractor"], 0.6 * leak + 0.4 * moves["JSD"])
 
@@ -192,9 +192,9 @@ def test_the_kernels_term(kernel):
     plain, *_ = _losses(Hardened("race", 0.6, width=3), ROWS)
     weighted, _, play, r = _losses(Hardened("race", 0.6, width=3, kernel=kernel, kernel_weight=2.0), ROWS)
     u, everyone = play.u("race"), torch.ones(len(ROWS), dtype=torch.bool)
-    told = hsic(r, u, everyone) if kernel == "hsic" else mmd(r, u, everyone, 3)
-    torch.testing.assert_close(weighted["extractor"] - plain["extractor"], 0.6 * 2.0 * told)
-    assert float(told) != 0
+    dependence = hsic(r, u, everyone) if kernel == "hsic" else mmd(r, u, everyone, 3)
+    torch.testing.assert_close(weighted["extractor"] - plain["extractor"], 0.6 * 2.0 * dependence)
+    assert float(dependence) != 0
 
 
 @pytest.mark.parametrize("kernel", ["hsic", "mmd"])
@@ -237,7 +237,8 @@ def test_who_is_shared_and_what_is_read(share):
 def test_no_task_label_is_ever_read():
     data = make_data()
     with_labels, without = (
-        begin(Federation(one, 4), Hardened("sex", **EVERYTHING)).play(2) for one in (data, data.without_labels())
+        begin(Federation(records, 4), Hardened("sex", **EVERYTHING)).play(2)
+        for records in (data, data.without_labels())
     )
     assert all(torch.equal(with_labels.shared[name], without.shared[name]) for name in without.shared)
 
@@ -248,13 +249,13 @@ def test_a_device_without_variety_trains_utility_only_and_is_counted(engine):
     sex[:10] = 1
     data = make_data(40, sex=sex)
     rows = np.arange(40)
-    own = {**EVERYTHING, "restarts": 0}
+    parts = {**EVERYTHING, "restarts": 0}
     bare = Federation(data, Dealt(rows[:10]), engine=engine)
-    full, none = (begin(bare, Hardened("sex", strength, **own)).play(2) for strength in (0.9, 0.0))
+    full, none = (begin(bare, Hardened("sex", strength, **parts)).play(2) for strength in (0.9, 0.0))
     torch.testing.assert_close(full.shared["extractor"], none.shared["extractor"])
     for name in ("privacy", "privacy/2", "privacy/3"):
         assert torch.equal(full.local[name].get(np.array([0]))[0], full.local[name].start)
-    run = begin(Federation(data, Dealt(rows[:10], rows[10:]), engine=engine), Hardened("sex", **own)).play(1)
+    run = begin(Federation(data, Dealt(rows[:10], rows[10:]), engine=engine), Hardened("sex", **parts)).play(1)
     assert run.utility_only == {"sex": 1}
 
 
@@ -263,12 +264,12 @@ def test_a_strong_game_hides_what_one_column_tells():
     data = make_data(400, held_out=100)
     x = data.x.copy()
     x[:, 0] = 3.0 * data.attributes["sex"].codes - 1.5
-    told = type(data)(x, data.attributes, data.split, data.y)
+    readable = type(data)(x, data.attributes, data.split, data.y)
     gap = {}
     common = {"attribute": "sex", "strength": 0.9, "width": 3, "optimiser": Adam(0.005), "local_epochs": 4,
               "batch_size": 50}  # fmt: skip
     for name, parts in (("printed", {}), ("kernel", {"kernel_weight": 20.0})):
-        run = begin(Federation(told, 2), Hardened(**common, **parts)).play(15)
+        run = begin(Federation(readable, 2), Hardened(**common, **parts)).play(15)
         r = torch.from_numpy(run.release(2))
         gap[name] = float(mmd(r, run.tensors["u:sex"][-100:], torch.ones(100, dtype=torch.bool), 2))
     assert gap["kernel"] < 0.3 * gap["printed"]
@@ -292,7 +293,7 @@ def test_a_strong_game_hides_what_one_column_tells():
         ({"attribute": "sxe"}, "did you mean 'sex'"),
     ],
 )
-def test_bad_settings_are_told(wrong, says):
+def test_bad_settings_are_reported(wrong, says):
     with pytest.raises(InputError, match=says) as fault:
         begin(Federation(make_data(), 4), Hardened(**{"attribute": "sex", **wrong}))
     assert "\n" not in str(fault.value)
@@ -300,17 +301,17 @@ def test_bad_settings_are_told(wrong, says):
 
 def test_a_study_knows_the_types_of_what_is_inherited():
     """Fields of the base are spelt in its module's words."""
-    made = make(
+    game = make(
         Hardened, {"attribute": "sex", "optimiser": {"kind": "adam", "learning_rate": 0.5}, "critic": [5]}, "game"
     )
-    assert (made.optimiser, made.critic) == (Adam(0.5), (5,))
+    assert (game.optimiser, game.critic) == (Adam(0.5), (5,))
     with pytest.raises(InputError, match=r"game\.networks: 'heavy' is not allowed"):
         make(Hardened, {"networks": "heavy"}, "game")
 
 
 def test_the_critic_has_the_layers_that_were_named():
     run = begin(Federation(make_data(), 4), Hardened(("sex", "race"), width=3, critic=(7, 6)))
-    shapes = [tuple(one.shape) for one in run.model().modules["utility"].parameters()]
+    shapes = [tuple(weights.shape) for weights in run.model().modules["utility"].parameters()]
     assert shapes[::2] == [(7, 4 + 3 + 5), (6, 7), (1, 6)]
     with pytest.raises(InputError, match="for images leave it out"):
         begin(Federation(make_data(14, features=(3, 8, 8)), 2), Hardened("sex", critic=(7,)))

@@ -27,11 +27,11 @@ def test_every_device_plays_by_its_own_strength(engine):
     alike = [_played(data, dealt, engine, game, settings={"strength": strength}) for strength in (0.0, 1.0)]
     for device in range(2):
         for player in ("privacy", "utility"):
-            own, same, other = (
+            chosen, same, other = (
                 run.local[player].get(np.array([device])) for run in (mixed, alike[device], alike[1 - device])
             )
-            torch.testing.assert_close(own, same)
-            assert not torch.equal(own, other)
+            torch.testing.assert_close(chosen, same)
+            assert not torch.equal(chosen, other)
 
 
 @ENGINES
