@@ -75,15 +75,15 @@ def _unit(task: Task, weights: Tensor) -> float:
 
 
 def _say(point: Point, attribute: str) -> None:
-    rows = [point.worst(attribute, number=number) for number in point.damage]
-    rows += [row for row in point.rows if row["mode"] == "pooled"]
+    readings = [point.worst(attribute, number=number) for number in point.damage]
+    readings += [reading for reading in point.readings if reading.mode == "pooled"]
     kept = ("round", "attacker", "features", "balanced_accuracy", "validation")
     made = {
         "method": point.name,
         "strength": point.strength,
-        "norm": {number: told["relative_l2"] for number, told in point.damage.items()},
+        "norm": {number: damage["relative_l2"] for number, damage in point.damage.items()},
         "kept": point.kept,
-        "worst": [{name: row[name] for name in kept} for row in rows],
+        "worst": [{name: reading.as_dict()[name] for name in kept} for reading in readings],
     }
     print(json.dumps(made), flush=True)
 

@@ -91,9 +91,8 @@ def _recovered(
 
 
 def _say(method: str, strength: float | None, norm: float, readers: Readers, seen: Features) -> None:
-    rows = readers.retrained(seen, ATTRIBUTE, READS)
-    kept = ("attacker", "balanced_accuracy", "validation")
-    worst = {name: strongest(rows)[name] for name in kept}
+    reading = strongest(readers.retrained(seen, ATTRIBUTE, READS, 1)).as_dict()
+    worst = {name: reading[name] for name in ("attacker", "balanced_accuracy", "validation")}
     print(json.dumps({"method": method, "strength": strength, "norm": norm, "worst": worst}), flush=True)
 
 

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from published_data import published as published
 
+from fedveil.studies.runner import keep_workers
+
 # A busy machine is no failure, and two runs try the same cases. `pytest --hypothesis-profile=search` tries new ones.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_workers() -> Iterator[None]:
+    """Keep worker processes between tests: what they import takes seconds."""
+    with keep_workers():
+        yield
 
 
 @pytest.fixture

@@ -46,11 +46,11 @@ def show_dry_run(plan: Plan, folder: Path, workers: int | None, console: Console
     for warning in warnings[:3]:
         console.print(f"warning: {warning}", markup=False)
     if as_json:
-        cells = [{**cell.as_dict(), "finished": cell.id in done} for cell in plan.cells]
+        planned = [{**cell.as_dict(), "finished": cell.id in done} for cell in plan.cells]
         print_json(
             {
                 "study": plan.study.name,
-                "cells": cells,
+                "cells": planned,
                 "finished": len(done),
                 "estimated_seconds": seconds,
                 "estimated_bytes": disk,

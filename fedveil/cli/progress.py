@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -52,7 +53,7 @@ def shown_progress(console: Console, total: int, noun: str = "cells") -> Iterato
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=total, count=f"{clock.count()}, {clock.left()}", what="")
 
-        def update(unit: Unit, share: float, **fields: str) -> None:
+        def update(unit: Unit, share: float, **fields: Any) -> None:
             clock.shares[unit.key] = share
             bar.update(task, completed=clock.done, count=f"{clock.count()}, {clock.left()}", **fields)
 

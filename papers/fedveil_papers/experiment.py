@@ -39,7 +39,7 @@ class Part:
         name: what people read while it is measured.
         payload: what the function gets; default: the settings.
         shares: parts with the same value share a set-up that the task's module caches (`functools.lru_cache`).
-        reused: whether figures of an earlier run are read; times are not, for they belong to the run that took them.
+        reused: whether figures are kept and read again; times are not, for they belong to the run that took them.
     """
 
     settings: Mapping[str, Any]
@@ -128,12 +128,17 @@ def measure(
         raise InputError(f"{folder}: is a file; name a directory with --out")
     lacking = {part.key: part for part in missing(parts, folder, fresh=fresh)}
     figures = {part.key: kept for part in parts if part.key not in lacking and (kept := part.read(folder)) is not None}
+
+    def keep(unit: Unit, result: dict[str, Any]) -> None:
+        if lacking[unit.key].reused:
+            lacking[unit.key].keep(folder, result)
+
     outcome = run_units(
         [part.unit for part in lacking.values()],
         folder,
         workers=workers,
         listener=listener,
-        keep=lambda unit, result: lacking[unit.key].keep(folder, result),
+        keep=keep,
     )
     failed = {lacking[key].name: why for key, why in outcome.failed.items()}
     return Measured({**figures, **outcome.results}, failed)

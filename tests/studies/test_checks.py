@@ -91,14 +91,13 @@ def test_a_strength_that_cannot_be_computed_is_told_by_tune_and_the_exit_code(
     write_study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from fedveil.studies import tune
-    from fedveil.studies.runner import Outcome
 
     real = tune.run_study
 
     def broken(plan: Any, folder: Path, **further: Any) -> Any:
         ran = real(plan, folder, **further)
         bad = {cell.id: "it broke" for cell in further["cells"] if cell.strength == 1}
-        return type(ran)(ran.results, Outcome(bad).failed)
+        return type(ran)(ran.results, bad)
 
     monkeypatch.setattr(tune, "run_study", broken)
     done = fedveil_here(

@@ -12,6 +12,7 @@ import pytest
 import small_parts
 
 from fedveil.core.errors import InputError
+from fedveil.studies import runner
 from fedveil.studies.runner import Listener, keep_workers, run_units
 from fedveil.studies.units import Unit, limited
 
@@ -115,6 +116,7 @@ def test_workers_are_kept_between_runs_only_where_that_is_asked_for(
         number = run_units(units("measured", {"number": 1}), tmp_path, workers=1).results["k0"]["process"]
         return int(number)
 
+    monkeypatch.setattr(runner, "_idle", None)  # tests keep workers as well
     with keep_workers():
         first = process()
         assert process() == first

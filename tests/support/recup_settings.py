@@ -46,3 +46,38 @@ TRANSFER: dict[str, Any] = {
     "clients": 40,
     "zoo": {"members": 5, "widths": [128] * 5},
 }
+COST: dict[str, Any] = {"kind": "shield-cost", "clients": 2, "turns": 1, "few": True}
+RECONSTRUCTION: dict[str, Any] = {
+    "kind": "reconstruction",
+    "cases": [
+        {
+            "name": "made faces",
+            "source": "celeba",
+            "attributes": ["age"],
+            "rounds": [1, 2],
+            "options": {"size": 16},
+            "settings": {"clients": 8},
+            "inversion": {"iterations": 6, "tv_weight": [0.001, 0.1], "over": ["all", "tensor"]},
+        }
+    ],
+    "methods": [
+        {
+            "name": "DP-Gaussian",
+            "shield": {"kind": "dp-gaussian", "clip": None},
+            "setting": "sigma",
+            "norms": [0.3],
+            "span": [1e-12, 10],
+        },
+        {"name": "sparsify", "shield": {"kind": "sparsify"}, "setting": "p", "values": [0.5]},
+    ],
+    "victims": 3,
+    "defended": 2,
+    "tuning": 1,
+    "shown": 2,
+}
+"""Needs a CelebA in FEDVEIL_DATA; `made_celeba` writes one."""
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    str(settings["kind"]): settings for settings in (CURVES, CONVERGENCE, TRANSFER, COST, RECONSTRUCTION)
+}
+"""By kind."""

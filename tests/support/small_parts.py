@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fedveil.core.errors import InputError
 from fedveil.studies.units import Report
 
 
 def measured(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Return what the process is like; a negative number cannot be measured."""
+    import torch
+
     if payload["number"] < 0:
         raise InputError("a part that cannot be measured")
     report.progress(0.5, "half")
@@ -24,6 +24,8 @@ def measured(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
 def summed(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Return figures whose last bits depend on the number of threads, and values that JSON writes in its own way."""
+    import torch
+
     numbers = torch.rand(1_000_000, generator=torch.Generator().manual_seed(payload["seed"]))
     report.warning(f"seed {payload['seed']}")
     return {"sum": float(numbers.sum()), 3: (0.1, float("nan"))}

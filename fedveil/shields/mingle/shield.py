@@ -43,7 +43,7 @@ class Mingle(Shield):
     Args:
         attribute: what is hidden.
         budget: mean of ‖x′ − x‖ / √(‖x‖² + 1), the relative change of a first layer's gradient at equal slopes; what it
-            does to whole updates is to be measured (`fedveil_papers.exposure.at_norm` finds the budget for a norm).
+            does to whole updates is to be measured (`at_norm` of `fedveil_papers.recup` finds the budget for a norm).
         columns: for tables, groups of columns in the order they are moved; by default the two that say most about u
             together, then the next two one by one.
         averages: how many average records a label has; 0: nobody shows one. By default 1 for images and 0 for tables,

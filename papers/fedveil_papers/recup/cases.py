@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,6 +14,9 @@ import numpy as np
 from fedveil.config import parts
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
+from fedveil.data.catalogue import find_source
+from fedveil.data.locate import locate
+from fedveil.studies.units import Report
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,6 +74,10 @@ class Case:
         from fedveil_papers.recup.laboratory.task import DEFAULTS
 
         return str(self.settings.get("target", DEFAULTS.get(self.source, {}).get("target")))
+
+    def locate(self) -> None:
+        """Find the data set's files, or download them."""
+        locate(find_source(self.source))
 
     def task(self, seed: int) -> Task:
         """Load the data and return the task."""
@@ -150,6 +158,41 @@ class Trial:
                 return kind(list(zoos.values()), **settings)  # type: ignore[no-any-return]
         shield: Shield = parts.make(kind, settings, f"method {self.name!r}")
         return shield
+
+
+def laboratory_key(
+    case: Case,
+    seed: int,
+    attributes: Sequence[str],
+    *,
+    static: Sequence[Sequence[str]] = (),
+    adaptive: Sequence[Sequence[str]] = (),
+    pool: Sequence[Sequence[str]] = (),
+    length: int | None = None,
+    draws: int = 400,
+) -> str:
+    """Return the settings of a case's laboratory as JSON, for `laboratory`; the arguments are `Laboratory`'s."""
+    settings = {"case": case.given, "seed": seed, "attributes": list(attributes), "length": length, "draws": draws}
+    return json.dumps({**settings, "static": static, "adaptive": adaptive, "pool": pool}, sort_keys=True)
+
+
+def laboratory(key: str, report: Report) -> Laboratory:
+    """Return a case's laboratory; its undefended run and its zoos serve all parts that a process measures in turn."""
+    lab = _laboratory(key)
+    lab.progress = lambda what: report.progress(0.0, what)
+    return lab
+
+
+@lru_cache(maxsize=1)
+def _laboratory(key: str) -> Laboratory:
+    from fedveil_papers.recup.laboratory import Laboratory
+
+    settings = json.loads(key)
+    case = Case.of(settings.pop("case"))
+    task = case.task(settings.pop("seed"))
+    for name in ("static", "adaptive", "pool"):
+        settings[name] = [(features, attacker) for features, attacker in settings[name]]
+    return Laboratory(task, case.rounds, **settings)
 
 
 def trials_on(case: Case, methods: Sequence[Mapping[str, Any]]) -> list[Trial]:

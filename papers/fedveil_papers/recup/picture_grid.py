@@ -1,4 +1,4 @@
-"""Pictures beside each other: how they are kept in JSON, as PNG, and a page of them that needs nothing but itself."""
+"""Pictures beside each other: as PNG in JSON, and as a page that needs no other file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import base64
 import html
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -22,6 +23,32 @@ STYLE = """
 .grid img { display: block; width: 6rem; height: auto; image-rendering: pixelated; margin: 0 auto .25rem; }
 .grid .number { display: block; white-space: nowrap; }
 """
+
+
+@dataclass(frozen=True)
+class ShownPicture:
+    """A picture as PNG in base64, and the lines below it."""
+
+    png: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Column:
+    """What is shown of each victim under one defence; None where nothing was sent."""
+
+    title: str
+    pictures: Sequence[ShownPicture | None]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Pictures in rows of victims: the original, as PNG in base64, and a column for each defence."""
+
+    title: str
+    originals: Sequence[str]
+    columns: Sequence[Column]
+    caption: str
 
 
 def to_pixels(image: npt.NDArray[np.floating[Any]], box: tuple[float, float] = (0.0, 1.0)) -> Pixels:
@@ -64,8 +91,8 @@ def from_png(text: str) -> Pixels:
     return lines[:, 1:].reshape(height, width, 3)
 
 
-def page(title: str, lead: Sequence[str], panels: Sequence[Mapping[str, Any]]) -> str:
-    """Return a page: a table of pictures for each panel, rows victims, columns the original and each defence."""
+def page(title: str, lead: Sequence[str], grids: Sequence[Grid]) -> str:
+    """Return a page with a table of pictures for each grid."""
     from fedveil import __version__
 
     style = files("fedveil.report").joinpath("style.css").read_text(encoding="utf-8").replace("\r\n", "\n")
@@ -78,34 +105,34 @@ def page(title: str, lead: Sequence[str], panels: Sequence[Mapping[str, Any]]) -
         f'<meta name="generator" content="fedveil {html.escape(__version__)}">\n'
         f"<title>{html.escape(title)}</title>\n<style>{style}{STYLE}</style>\n</head>\n<body>\n"
         '<header class="masthead"><p class="kicker">fedveil · reconstruction from updates</p>'
-        f"<h1>{html.escape(title)}</h1>{words}</header>\n<main>\n{''.join(map(_panel, panels))}</main>\n"
+        f"<h1>{html.escape(title)}</h1>{words}</header>\n<main>\n{''.join(map(_section, grids))}</main>\n"
         "</body>\n</html>\n"
     )
 
 
-def _panel(panel: Mapping[str, Any]) -> str:
-    name = html.escape(panel["title"])
-    heads = "".join(f'<th scope="col">{html.escape(column["title"])}</th>' for column in panel["columns"])
+def _section(grid: Grid) -> str:
+    name = html.escape(grid.title)
+    heads = "".join(f'<th scope="col">{html.escape(column.title)}</th>' for column in grid.columns)
     lines = []
-    for place, original in enumerate(panel["originals"]):
-        own = f"{panel['title']}, victim {place + 1}"
-        cells = [_cell(original, f"{own}: the original picture", ())]
-        for column in panel["columns"]:
-            shown = column["pictures"][place]
-            if shown is None:
+    for row, original in enumerate(grid.originals):
+        victim = f"{grid.title}, victim {row + 1}"
+        cells = [_cell(original, f"{victim}: the original picture", ())]
+        for column in grid.columns:
+            picture = column.pictures[row]
+            if picture is None:
                 cells.append("<td>nothing was sent</td>")
                 continue
-            alt = f"{own}: reconstruction, {column['title']}; {', '.join(shown['told'])}"
-            cells.append(_cell(shown["png"], alt, shown["told"]))
-        lines.append(f'<tr><th scope="row">victim {place + 1}</th>{"".join(cells)}</tr>')
+            alt = f"{victim}: reconstruction, {column.title}; {', '.join(picture.lines)}"
+            cells.append(_cell(picture.png, alt, picture.lines))
+        lines.append(f'<tr><th scope="row">victim {row + 1}</th>{"".join(cells)}</tr>')
     return (
         f'<section><h2>{name}</h2><figure><div class="scroll" role="region" aria-label="{name}" tabindex="0">'
         f'<table class="grid"><caption class="hidden">{name}: originals and reconstructions</caption>'
         f'<thead><tr><td></td><th scope="col">original</th>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
-        f"</div><figcaption>{html.escape(panel['caption'])}</figcaption></figure></section>\n"
+        f"</div><figcaption>{html.escape(grid.caption)}</figcaption></figure></section>\n"
     )
 
 
-def _cell(png: str, alt: str, told: Sequence[str]) -> str:
-    under = "".join(f'<span class="number">{html.escape(line)}</span>' for line in told)
+def _cell(png: str, alt: str, lines: Sequence[str]) -> str:
+    under = "".join(f'<span class="number">{html.escape(line)}</span>' for line in lines)
     return f'<td><img src="data:image/png;base64,{png}" alt="{html.escape(alt)}">{under}</td>'

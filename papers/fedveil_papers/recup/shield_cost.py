@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -38,10 +38,12 @@ from fedveil.shields import (
 )
 from fedveil.shields.recup import Zoo
 from fedveil.shields.recup.members import frozen, hidden_sizes, spread_widths
+from fedveil.studies.units import Report
 from fedveil.updates import Segment, features
-from fedveil_papers.experiment import Experiment, Kept, Say
-from fedveil_papers.recup.laboratory import network, network_segments, per_sample_gradients
-from fedveil_papers.shown import PaperFigures
+from fedveil.updates.gradients import network_segments, per_sample_gradients
+from fedveil_papers.experiment import Experiment, Measured, Part
+from fedveil_papers.recup.laboratory.networks import network
+from fedveil_papers.rows import PaperFigures, Row, notes_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -58,13 +60,37 @@ out, and no norm is computed."""
 
 
 @dataclass(frozen=True)
-class ShieldCost(Experiment):
+class Costs:
+    """What shields cost in one run.
+
+    Attributes:
+        clients, weights, features, members, threads, turns: of the run: an update has so many weights and features, the
+            zoo so many members; the fastest of so many turns counts.
+        relative_change: the median norm of RecUP's change relative to the update's.
+        seconds_per_client, relative_to_dp_gaussian: times by shield.
+        paper: what the paper says.
+    """
+
+    clients: int
+    weights: int
+    features: int
+    members: int
+    threads: int
+    turns: int
+    relative_change: float
+    seconds_per_client: dict[str, float]
+    relative_to_dp_gaussian: dict[str, float]
+    paper: PaperFigures = ()
+
+
+@dataclass(frozen=True)
+class ShieldCost(Experiment[Costs]):
     """A round of clients with one record each, RecUP-FL's LFW network, a zoo with widths spread over 128–2048, float32.
 
     Attributes:
         clients: how many.
         turns: of which the fastest counts; in each all shields take part, so that they meet the same disturbances.
-        threads: of torch; one holds on a busy machine, too.
+        threads: of torch; with one, times are steady on a busy machine, too.
         few: only DP-Gaussian, RecUP and Soteria.
     """
 
@@ -79,118 +105,133 @@ class ShieldCost(Experiment):
         if min(self.clients, self.turns, self.threads) < 1:
             raise InputError("experiment: clients, turns and threads must be at least 1")
 
-    def run(self, kept: Kept, say: Say, paper: PaperFigures) -> dict[str, Any]:
-        """Time all shields; never read from a folder, for a time belongs to the run that it stands beside others in."""
-        say("timing")
-        return {**self.measure(), "paper": [dict(one) for one in paper]}
+    def parts(self) -> list[Part]:
+        """Return the one part; it is never read from a folder, for a time belongs to the run that took it."""
+        settings = {"clients": self.clients, "turns": self.turns, "threads": self.threads, "few": self.few}
+        return [Part(settings, "fedveil_papers.recup.shield_cost:time_shields", "timing", reused=False)]
 
-    def measure(self) -> dict[str, Any]:
-        """Return seconds per client, and ratios to DP-Gaussian."""
-        before = torch.get_num_threads()
-        torch.set_num_threads(self.threads)
-        try:
-            return self._measured()
-        finally:
-            torch.set_num_threads(before)
+    def gather(self, measured: Measured, paper: PaperFigures) -> Costs:
+        """Return the times."""
+        (part,) = self.parts()
+        return Costs(**measured[part], paper=paper)
 
-    def _measured(self) -> dict[str, Any]:
-        generator = torch_generator(0, "people")
-        model = network("lfw", SHAPE, generator)
-        segments = network_segments(model)
-        x = torch.rand(self.clients, *SHAPE, generator=generator)
-        y = torch.randint(2, (self.clients,), generator=generator)
-
-        def loss(outputs: Tensor, labels: Tensor) -> Tensor:
-            return functional.cross_entropy(outputs, labels, reduction="none")
-
-        updates = per_sample_gradients(model, loss, x, y).detach().contiguous()
-        zoo = drawn_zoo(updates, segments)
-        codes = torch.randint(3, (self.clients,), generator=generator)
-        contexts = [
-            Context(
-                place,
-                1,
-                torch_generator(0, place),
-                data={"u:race": codes[place : place + 1]},
-                segments=segments,
-                networks={"model": model},
-                samples=Samples(model, loss, x[place : place + 1], y[place : place + 1]),
+    def rows(self, results: Costs) -> list[Row]:
+        """Return a row per shield; times stand in `more`."""
+        return [
+            Row(
+                method=name,
+                paper={"Table 1": {"relative_to_dp_gaussian": PAPER[name]}} if name in PAPER else {},
+                more={"seconds_per_client": results.seconds_per_client[name], "relative_to_dp_gaussian": ratio},
             )
-            for place in range(self.clients)
+            for name, ratio in results.relative_to_dp_gaussian.items()
         ]
-        found = features(updates, segments, "max")
-        budget = BUDGET * float(found[found > 0].median())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PublishesWhatItHides)
-            recup = RecUP(zoo, budget=budget)
-        seconds = fastest(self._timed(recup, contexts), updates, self.turns)
-        change = recup.change_all(updates, contexts) - updates
-        return {
-            "kind": self.kind,
-            "clients": self.clients,
-            "weights": updates.shape[1],
-            "features": found.shape[1],
-            "members": len(zoo),
-            "threads": self.threads,
-            "turns": self.turns,
-            "relative_change": float((change.norm(dim=1) / updates.norm(dim=1)).median()),
-            "seconds_per_client": {name: taken / self.clients for name, taken in seconds.items()},
-            "relative_to_dp_gaussian": {name: taken / seconds["dp-gaussian"] for name, taken in seconds.items()},
-        }
 
-    def _timed(self, recup: RecUP, contexts: Sequence[Context]) -> dict[str, Callable[[Tensor], Tensor]]:
-        soteria, at_default = Soteria(LEFT_OUT), Soteria()
-        timed: dict[str, Callable[[Tensor], Tensor]] = {
-            "dp-gaussian": gaussian,
-            "recup": lambda rows: recup.change_all(rows, contexts),
-            "soteria": lambda rows: soteria.change_all(rows, contexts),
-        }
-        if not self.few:
-            timed |= {
-                "soteria, p = 0.8: nothing to rank": lambda rows: at_default.change_all(rows, contexts),
-                "sparsify": one_by_one(Sparsify(0.9), contexts),
-                "quantise": one_by_one(Quantise(8), contexts),
-                "dp-laplace": one_by_one(DPLaplace(0.01), contexts),
-                "fedveil's DPGaussian (float64)": one_by_one(DPGaussian(0.01), contexts),
-                "checks and damage, for all alike": checked,
-            }
-        return timed
-
-    def tables(self, found: dict[str, Any]) -> list[Table]:
-        """One row per shield."""
+    def tables(self, results: Costs) -> list[Table]:
+        """Lay out one row per shield."""
         from rich.table import Table
 
-        about = f"{found['clients']} clients, {found['weights']:,} weights, {found['members']} members"
-        table = Table(title=f"{about}, {found['threads']} threads, the fastest of {found['turns']} turns")
+        about = f"{results.clients} clients, {results.weights:,} weights, {results.members} members"
+        table = Table(title=f"{about}, {results.threads} threads, the fastest of {results.turns} turns")
         table.add_column("shield")
         for heading in ("ms per client", "relative to DP-Gaussian", "paper"):
             table.add_column(heading, justify="right")
-        for name, ratio in found["relative_to_dp_gaussian"].items():
-            each = f"{1000 * found['seconds_per_client'][name]:.2f}"
+        for name, ratio in results.relative_to_dp_gaussian.items():
+            each = f"{1000 * results.seconds_per_client[name]:.2f}"
             table.add_row(name, each, f"{ratio:.2f}", f"{PAPER[name]:g}" if name in PAPER else "")
         return [table]
 
-    def notes(self, found: dict[str, Any]) -> list[str]:
+    def notes(self, results: Costs) -> list[str]:
         """Say what the figures rest on."""
-        lines = [
-            f"RecUP's change is {found['relative_change']:.1%} of the update's norm, in which pools' largest entries "
+        return [
+            f"RecUP's change is {results.relative_change:.1%} of the update's norm, in which pools' largest entries "
             "change often.",
             "Only ratios within this run mean something. The paper's are of one client on a graphics card.",
+            *notes_of(results.paper),
         ]
-        return lines + [str(one["note"]) for one in found["paper"] if "note" in one]
 
-    def draw(self, found: dict[str, Any], canvas: Any) -> None:
+    def draw(self, results: Costs, canvas: Any) -> None:
         """Draw the ratios, on a logarithmic scale, the paper's beside them."""
         canvas.set_size_inches(5.5, 3.2)
         axis = canvas.subplots()
-        names = list(found["relative_to_dp_gaussian"])
-        axis.barh(names, [found["relative_to_dp_gaussian"][name] for name in names], label="measured")
+        names = list(results.relative_to_dp_gaussian)
+        axis.barh(names, list(results.relative_to_dp_gaussian.values()), label="measured")
         printed = [name for name in names if name in PAPER]
         axis.plot([PAPER[name] for name in printed], printed, "kx", label="paper")
         axis.set_xscale("log")
         axis.invert_yaxis()
         axis.set_xlabel("time relative to DP-Gaussian")
         axis.legend(frameon=False)
+
+
+def time_shields(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """Return seconds per client, and ratios to DP-Gaussian: the task of the part."""
+    clients, turns, threads = payload["clients"], payload["turns"], payload["threads"]
+    report.progress(0.0, f"{clients} clients, {turns} turns")
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        generator = torch_generator(0, "people")
+        model = network("lfw", SHAPE, generator)
+        segments = network_segments(model)
+        x = torch.rand(clients, *SHAPE, generator=generator)
+        y = torch.randint(2, (clients,), generator=generator)
+        updates = per_sample_gradients(model, _loss, x, y).detach().contiguous()
+        zoo = drawn_zoo(updates, segments)
+        codes = torch.randint(3, (clients,), generator=generator)
+        contexts = [
+            Context(
+                client,
+                1,
+                torch_generator(0, client),
+                data={"u:race": codes[client : client + 1]},
+                segments=segments,
+                networks={"model": model},
+                samples=Samples(model, _loss, x[client : client + 1], y[client : client + 1]),
+            )
+            for client in range(clients)
+        ]
+        pooled = features(updates, segments, "max")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PublishesWhatItHides)
+            recup = RecUP(zoo, budget=BUDGET * float(pooled[pooled > 0].median()))
+        seconds = fastest(_timed(recup, contexts, payload["few"]), updates, turns)
+        change = recup.change_all(updates, contexts) - updates
+    finally:
+        torch.set_num_threads(before)
+    return {
+        "clients": clients,
+        "weights": updates.shape[1],
+        "features": pooled.shape[1],
+        "members": len(zoo),
+        "threads": threads,
+        "turns": turns,
+        "relative_change": float((change.norm(dim=1) / updates.norm(dim=1)).median()),
+        "seconds_per_client": {name: taken / clients for name, taken in seconds.items()},
+        "relative_to_dp_gaussian": {name: taken / seconds["dp-gaussian"] for name, taken in seconds.items()},
+    }
+
+
+def _loss(outputs: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(outputs, labels, reduction="none")
+
+
+def _timed(recup: RecUP, contexts: Sequence[Context], few: bool) -> dict[str, Callable[[Tensor], Tensor]]:
+    soteria, at_default = Soteria(LEFT_OUT), Soteria()
+    timed: dict[str, Callable[[Tensor], Tensor]] = {
+        "dp-gaussian": gaussian,
+        "recup": lambda rows: recup.change_all(rows, contexts),
+        "soteria": lambda rows: soteria.change_all(rows, contexts),
+    }
+    if not few:
+        timed |= {
+            "soteria, p = 0.8: nothing to rank": lambda rows: at_default.change_all(rows, contexts),
+            "sparsify": one_by_one(Sparsify(0.9), contexts),
+            "quantise": one_by_one(Quantise(8), contexts),
+            "dp-laplace": one_by_one(DPLaplace(0.01), contexts),
+            "fedveil's DPGaussian (float64)": one_by_one(DPGaussian(0.01), contexts),
+            "checks and damage, for all alike": checked,
+        }
+    return timed
 
 
 def gaussian(updates: Tensor, clip: float = 1.0, sigma: float = 0.01) -> Tensor:
@@ -202,13 +243,13 @@ def gaussian(updates: Tensor, clip: float = 1.0, sigma: float = 0.01) -> Tensor:
 
 def drawn_zoo(updates: Tensor, segments: tuple[Segment, ...], classes: int = 3) -> Zoo:
     """Members with random weights that answer much alike: what they have in common pulls in one direction."""
-    found = features(updates, segments, "max")
+    pooled = features(updates, segments, "max")
     sizes = tuple(hidden_sizes(width) for width in spread_widths())
-    common = torch.randn(found.shape[1], generator=torch_generator(0, "common"))
+    common = torch.randn(pooled.shape[1], generator=torch_generator(0, "common"))
     members = []
-    for place, hidden in enumerate(sizes):
-        generator = torch_generator(0, "member", place)
-        member = mlp([found.shape[1], *hidden, classes], generator)
+    for number, hidden in enumerate(sizes):
+        generator = torch_generator(0, "member", number)
+        member = mlp([pooled.shape[1], *hidden, classes], generator)
         with torch.no_grad():
             next(member.parameters()).add_(torch.randn(hidden[0], 1, generator=generator) * common * 0.02)
         members.append(frozen(member))
@@ -218,8 +259,8 @@ def drawn_zoo(updates: Tensor, segments: tuple[Segment, ...], classes: int = 3) 
         torch.full((classes,), 1 / classes),
         "max",
         segments,
-        found.mean(dim=0),
-        found.std(dim=0).clamp_min(1e-6),
+        pooled.mean(dim=0),
+        pooled.std(dim=0).clamp_min(1e-6),
         tuple(members),
         sizes,
     )
@@ -230,9 +271,9 @@ def one_by_one(shield: Shield, contexts: Sequence[Context]) -> Callable[[Tensor]
 
     def change(updates: Tensor) -> Tensor:
         sent = torch.empty_like(updates)
-        for place, context in enumerate(contexts):
-            row = Message(Kind.UPDATE, updates[place : place + 1])
-            sent[place] = shield.change(row, context).values[0]
+        for client, context in enumerate(contexts):
+            row = Message(Kind.UPDATE, updates[client : client + 1])
+            sent[client] = shield.change(row, context).values[0]
         return sent
 
     return change
@@ -247,7 +288,7 @@ def checked(updates: Tensor) -> Tensor:
 
 
 def fastest(shields: dict[str, Callable[[Tensor], Tensor]], updates: Tensor, turns: int) -> dict[str, float]:
-    """Return each one's shortest time; all take turns."""
+    """Return each shield's shortest time; all take turns."""
     best = dict.fromkeys(shields, float("inf"))
     for _ in range(turns):
         for name, change in shields.items():

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.core.errors import InputError
 from fedveil.studies.units import Report
 from fedveil_papers.experiment import Experiment, Measured, Part
-from fedveil_papers.recup.cases import Case, Trial, make_shields, trials_on
+from fedveil_papers.recup.cases import Case, Trial, laboratory, laboratory_key, make_shields, trials_on
 from fedveil_papers.recup.laboratory.point import Point
 from fedveil_papers.recup.laboratory.readers import Reading, strongest
 from fedveil_papers.rows import Figure, PaperFigures, Row, notes_of
@@ -19,8 +17,6 @@ from fedveil_papers.shown import at
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from fedveil_papers.recup.laboratory import Laboratory
 
 ENOUGH = 0.97
 """The share of the loss's fall at which methods are compared."""
@@ -129,6 +125,11 @@ class UpdateCurves(Experiment[Curves]):
     def _cases(self) -> list[Case]:
         return [Case.of(values, f"experiment: cases[{index}]") for index, values in enumerate(self.cases)]
 
+    def locate_data(self) -> None:
+        """Find all data, or download it."""
+        for case in self._cases():
+            case.locate()
+
     def parts(self) -> list[Part]:
         """Return a part for each case without a shield, and for each method at each strength on it."""
         return [part for case in self._cases() for part in self._parts(case)]
@@ -146,21 +147,22 @@ class UpdateCurves(Experiment[Curves]):
             "readers": [self.static, self.adaptive, self.pool, self.draws],
             "seed": self.seed,
         }
-        laboratory = {
-            "case": case.given,
-            "static": self.static,
-            "adaptive": self.adaptive,
-            "pool": self.pool,
-            "draws": self.draws,
-            "seed": self.seed,
-        }
-        shares = json.dumps(laboratory, sort_keys=True)
+        key = laboratory_key(
+            case,
+            self.seed,
+            case.attacked,
+            static=self.static,
+            adaptive=self.adaptive,
+            pool=self.pool,
+            length=case.length,
+            draws=self.draws,
+        )
         return Part(
             settings,
             "fedveil_papers.recup.update_curves:measure_point",
             f"{case.name}: {'no shield' if trial is None else f'{trial.name} {at(strength)}'.strip()}",
-            payload={"laboratory": shares, "method": None if trial is None else trial.given, "strength": strength},
-            shares=shares,
+            payload={"laboratory": key, "method": None if trial is None else trial.given, "strength": strength},
+            shares=key,
         )
 
     def gather(self, measured: Measured, paper: PaperFigures) -> Curves:
@@ -250,8 +252,7 @@ class UpdateCurves(Experiment[Curves]):
 
 def measure_point(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Measure one method at one strength: the task of a part."""
-    lab = _laboratory(payload["laboratory"])
-    lab.progress = lambda what: report.progress(0.0, what)
+    lab = laboratory(payload["laboratory"], report)
     if payload["method"] is None:
         return {**lab.measure("no shield").as_dict(), "segment": lab.task.segments[-1].stop}
     trial, strength = Trial.of(payload["method"]), payload["strength"]
@@ -260,25 +261,6 @@ def measure_point(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
         return {"method": trial.name, "strength": strength, "unreachable": True}
     point = lab.measure(trial.name, shields.run, strength, at=shields.by_round, utility=trial.utility)
     return {**point.as_dict(), "settings": shields.settings, "norm": strength if trial.norms else None}
-
-
-@lru_cache(maxsize=1)
-def _laboratory(settings: str) -> Laboratory:
-    """Return the laboratory of a case: its undefended run and clean updates serve every method on it."""
-    from fedveil_papers.recup.laboratory import Laboratory
-
-    values = json.loads(settings)
-    case = Case.of(values["case"])
-    return Laboratory(
-        case.task(values["seed"]),
-        case.rounds,
-        case.attacked,
-        static=[(how, name) for how, name in values["static"]],
-        adaptive=[(how, name) for how, name in values["adaptive"]],
-        pool=[(how, name) for how, name in values["pool"]],
-        length=case.length,
-        draws=values["draws"],
-    )
 
 
 def _every_strength(panel: Panel, attribute: str) -> Table:

@@ -11,42 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fedveil_papers import Kept, make_experiment, picture_grid
 from fedveil_papers.drawing import write_png
+from fedveil_papers.kinds import make_experiment
 from fedveil_papers.preset import read_preset
-from fedveil_papers.reconstruction import PAGE, Reconstructions
+from fedveil_papers.recup import picture_grid
+from fedveil_papers.recup.reconstruction import PAGE, ReconstructionResults, Reconstructions
 from made_celeba import ramps, write_celeba
+from recup_settings import RECONSTRUCTION
 
 from fedveil.core.errors import InputError
+from fedveil.studies.runner import Listener
 
-CASE = {
-    "name": "made faces",
-    "source": "celeba",
-    "attributes": ["age"],
-    "rounds": [1, 2],
-    "options": {"size": 16},
-    "settings": {"clients": 8},
-    "inversion": {"iterations": 6, "tv_weight": [0.001, 0.1], "over": ["all", "tensor"]},
-}
-METHODS = [
-    {
-        "name": "DP-Gaussian",
-        "shield": {"kind": "dp-gaussian", "clip": None},
-        "setting": "sigma",
-        "norms": [0.3],
-        "span": [1e-12, 10],
-    },
-    {"name": "sparsify", "shield": {"kind": "sparsify"}, "setting": "p", "values": [0.5]},
-]
-TOLD = {
-    "kind": "reconstruction",
-    "cases": [CASE],
-    "methods": METHODS,
-    "victims": 3,
-    "defended": 2,
-    "tuning": 1,
-    "shown": 2,
-}
+CASE, METHODS = RECONSTRUCTION["cases"][0], RECONSTRUCTION["methods"]
 PAPER = [
     {"case": "made faces", "round": 1, "method": "sparsify", "mse": 1234.5},
     {"case": "made faces", "round": 2, "method": "DP-Gaussian", "over": "sparsify", "ratio": 2.5},
@@ -67,70 +43,85 @@ def here(faces: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def experiment(**changes: Any) -> Reconstructions:
-    made = make_experiment({**TOLD, **changes}, "here")
+    made = make_experiment({**RECONSTRUCTION, **changes}, "here")
     assert isinstance(made, Reconstructions)
     return made
 
 
 @pytest.fixture(scope="module")
-def ran(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path, list[str]]:
-    folder, said = tmp_path_factory.mktemp("out"), []
+def ran(faces: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ReconstructionResults, Path, list[str]]:
+    folder, reported = tmp_path_factory.mktemp("out"), list[str]()
+    listener = Listener(progress=lambda unit, share, what: reported.append(f"{unit}: {share:.0%}"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDVEIL_DATA", str(faces))
-        found = experiment().run(Kept(folder), said.append, PAPER)
-    return json.loads(json.dumps(found)), folder, said
+        results = experiment().run(folder, PAPER, listener=listener)
+    return results, folder, reported
 
 
 def test_every_round_and_method_has_figures_that_fit_each_other(ran) -> None:
-    found, _, said = ran
-    assert [(one["case"], one["round"]) for one in found["panels"]] == [("made faces", 1), ("made faces", 2)]
-    for panel in found["panels"]:
-        free, noisy, thinned = panel["rows"]
-        assert (free["victims"], noisy["victims"]) == (3, 2)
-        assert free["relative_l2"] == 0
-        assert noisy["relative_l2"] == pytest.approx(0.3, rel=0.03)  # each victim's own
-        for row in panel["rows"]:
-            assert len(row["each"]["mse"]) == row["victims"]
-            assert row["mse"]["estimate"] == pytest.approx(np.mean(row["each"]["mse"]))
-            assert row["mse"]["low"] <= row["mse"]["estimate"] <= row["mse"]["high"]
-            assert len(row["tuning"]) == 4
-            best = min(row["tuning"], key=lambda one: one["mse"])
-            assert (row["tv_weight"], row["over"]) == (best["tv_weight"], best["over"])
-            assert row["guess"]["mse"]["estimate"] > 0
-        assert thinned["originals"] == free["originals"]
-    assert found["panels"][0]["rows"][2]["paper"]["mse"] == 1234.5
-    assert any("100%" in line for line in said)
+    results, _, reported = ran
+    assert [(panel.case, panel.round) for panel in results.panels] == [("made faces", 1), ("made faces", 2)]
+    for panel in results.panels:
+        free, noisy, thinned = (attacked.inverted for attacked in panel.attacked)
+        assert (free.victims, noisy.victims) == (3, 2)
+        assert free.relative_l2 == 0
+        assert noisy.relative_l2 == pytest.approx(0.3, rel=0.03)  # met for each victim
+        for inverted in (free, noisy, thinned):
+            mse = inverted.quality.mse
+            assert len(inverted.each["mse"]) == inverted.victims
+            assert mse.estimate == pytest.approx(np.mean(inverted.each["mse"]))
+            assert mse.low <= mse.estimate <= mse.high
+            assert len(inverted.tuning) == 4
+            best = min(inverted.tuning, key=lambda tried: tried["mse"])
+            assert (inverted.tv_weight, inverted.over) == (best["tv_weight"], best["over"])
+            assert inverted.guess.mse.estimate > 0
+        assert thinned.originals == free.originals
+    assert results.panels[0].attacked[2].paper["mse"] == 1234.5
+    assert any("100%" in line for line in reported)
+
+
+def test_rows_and_shows_hold_the_figures(ran) -> None:
+    results, _, _ = ran
+    rows = [row.as_dict() for row in experiment().rows(results)]
+    assert len(rows) == 2 * (1 + 3)
+    noisy = next(row for row in rows if row["method"] == "DP-Gaussian")
+    assert noisy["leakage"]["mse"] == results.panels[0].attacked[1].inverted.quality.mse.as_dict()
+    assert noisy["more"]["round"] == 1
+    thinned = next(row for row in rows if row["method"] == "sparsify")
+    assert thinned["paper"] == {"paper": {"mse": 1234.5}}
+    shown = experiment().shows(results)["panels"][0]["rows"][1]
+    assert shown["mse"] == noisy["leakage"]["mse"]
+    assert json.loads(json.dumps(shown)) == shown
 
 
 def test_what_was_measured_is_read_again(ran, monkeypatch) -> None:
-    found, folder, _ = ran
-    monkeypatch.setenv("FEDVEIL_DATA", str(folder / "nowhere"))  # so that nothing can be measured anew
-    again = experiment().run(Kept(folder), lambda _: None, PAPER)
-    assert json.loads(json.dumps(again)) == found
+    results, folder, _ = ran
+    monkeypatch.setenv("FEDVEIL_DATA", str(folder / "nowhere"))  # so that nothing can be measured
+    assert experiment().run(folder, PAPER) == results
 
 
 def test_tables_and_notes_show_it(ran) -> None:
     from rich.console import Console
 
-    found, _, _ = ran
+    results, _, _ = ran
     console = Console(width=200, record=True, file=io.StringIO())
-    for table in experiment().tables(found):
+    for table in experiment().tables(results):
         console.print(table)
     text = console.export_text()
     assert "mean training picture" in text
     assert "1234" in text
     same = next(line for line in text.splitlines() if "no shield, the first 2" in line)
-    assert f"{np.mean(found['panels'][0]['rows'][0]['each']['mse'][:2]):.0f}" in same
+    assert f"{np.mean(results.panels[0].attacked[0].inverted.each['mse'][:2]):.0f}" in same
     line = next(line for line in text.splitlines() if "DP-Gaussian over sparsify" in line)
-    rows = found["panels"][1]["rows"]
-    assert f"{rows[1]['mse']['estimate'] / rows[2]['mse']['estimate']:.1f}" in line
+    noisy, thinned = (attacked.inverted.quality.mse.estimate for attacked in results.panels[1].attacked[1:])
+    assert f"{noisy / thinned:.1f}" in line
     assert "2.5" in line
-    assert any(PAGE in note for note in experiment().notes(found))
+    assert any(PAGE in note for note in experiment().notes(results))
 
 
-def test_the_page_needs_nothing_but_itself_and_says_what_each_picture_is(ran) -> None:
-    found, folder, _ = ran
-    page = (folder / PAGE).read_text(encoding="utf-8")
+def test_the_page_needs_no_other_file_and_says_what_each_picture_is(ran) -> None:
+    results, _, _ = ran
+    page = experiment().pages(results)[PAGE]
     assert "default-src 'none'" in page
     assert "<script" not in page
     assert not re.search(r"(src|href)=\"(?!data:image/png;base64,)", page)
@@ -138,26 +129,21 @@ def test_the_page_needs_nothing_but_itself_and_says_what_each_picture_is(ran) ->
     assert len(pictures) == page.count("<img") == 2 * 2 * (1 + 3)
     assert all(alt for _, alt in pictures)
     assert "made faces, round 1, victim 1: the original picture" in page
-    first = found["panels"][0]["rows"][0]["pictures"][0]
-    assert f"MSE {first['mse']:.0f}" in page
+    assert f"MSE {results.panels[0].attacked[0].inverted.pictures[0].mse:.0f}" in page
     assert page.count("<figcaption>") == 2
 
 
 def test_the_picture_is_drawn(ran, tmp_path) -> None:
     pytest.importorskip("matplotlib")
-    found, _, _ = ran
-    assert write_png(experiment(), found, tmp_path / "grid.png")
+    results, _, _ = ran
+    assert write_png(experiment(), results, tmp_path / "grid.png")
     assert (tmp_path / "grid.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_names_cannot_break_the_page() -> None:
-    column = {"title": "<b>&", "pictures": [None]}
-    panel = {
-        "title": '"<script>',
-        "columns": [column],
-        "originals": [picture_grid.to_png(np.zeros((1, 1, 3), np.uint8))],
-    }
-    page = picture_grid.page("<i>", ["<p>"], [{**panel, "caption": "<u>"}])
+    original = picture_grid.to_png(np.zeros((1, 1, 3), np.uint8))
+    grid = picture_grid.Grid('"<script>', [original], [picture_grid.Column("<b>&", [None])], "<u>")
+    page = picture_grid.page("<i>", ["<p>"], [grid])
     assert "<script>" not in page
     assert "<b>" not in page
     assert "nothing was sent" in page
@@ -181,9 +167,9 @@ def test_png_is_what_others_read() -> None:
 
 def test_a_case_whose_data_is_not_here_is_left_out_and_said_so(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("FEDVEIL_DATA", str(tmp_path))
-    found = experiment(cases=[{**CASE, "where_present": True}]).run(Kept(tmp_path / "out"), lambda _: None, [])
-    assert found["panels"] == []
-    assert any("made faces: not measured" in note for note in experiment().notes(found))
+    results = experiment(cases=[{**CASE, "where_present": True}]).run(tmp_path / "out")
+    assert results.panels == []
+    assert any("made faces: not measured" in note for note in experiment().notes(results))
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from fedveil_papers.recup.laboratory.point import Laboratory
 from fedveil_papers.recup.laboratory.sending import Sender, Tally
 
 NUMBERS = 2**26
-"""Of how many numbers updates tell the norm: 64 to 1,024 clients."""
+"""How many numbers of updates a norm is measured on: those of 64 to 1,024 clients."""
 
 _PROPORTIONAL = 4
-"""As many tries scale the strength by what is missing, which for noise and steps is right at once; then bisection."""
+"""So many tries scale the strength by the ratio of the norms, which is right at once for noise and steps; then
+bisection."""
 
 
 def relative_norm(lab: Laboratory, shield: Shield, number: int) -> float:
@@ -36,8 +37,8 @@ def at_norm(
     tries: int = 14,
 ) -> tuple[float, Shield] | None:
     """Return the strength whose changes have this relative norm, and the shield; None where no strength has."""
-    found = strength_at(lambda strength: relative_norm(lab, make(strength), number), target, span, tries)
-    return None if found is None else (found, make(found))
+    strength = strength_at(lambda tried: relative_norm(lab, make(tried), number), target, span, tries)
+    return None if strength is None else (strength, make(strength))
 
 
 def strength_at(
@@ -53,11 +54,11 @@ def strength_at(
     tried = (low * high) ** 0.5 if low > 0 else (low + high) / 2
     nearest: tuple[float, float] = (float("inf"), tried)
     for turn in range(tries):
-        found = norm_of(tried)
-        nearest = min(nearest, (abs(found / target - 1), tried))
+        norm = norm_of(tried)
+        nearest = min(nearest, (abs(norm / target - 1), tried))
         if nearest[0] < 0.02:
             break
-        low, high = (tried, high) if found < target else (low, tried)
-        scaled = tried * target / found if turn < _PROPORTIONAL and found > 0 else 0.0
+        low, high = (tried, high) if norm < target else (low, tried)
+        scaled = tried * target / norm if turn < _PROPORTIONAL and norm > 0 else 0.0
         tried = scaled if low < scaled < high else (low * high) ** 0.5 if low > 0 else (low + high) / 2
     return nearest[1] if nearest[0] < 0.1 else None

@@ -74,7 +74,7 @@ def _lenet(shape: tuple[int, ...], outputs: int) -> nn.Sequential:
         stack += [nn.Conv2d(fan_in, 12, 5, stride=stride, padding=2), nn.Sigmoid()]
     model = _behind(stack, shape, [], outputs)
     for parameter in model.parameters():
-        nn.init.uniform_(parameter, -0.5, 0.5)  # Zhu et al.'s start: torch's own leaves sigmoids almost flat
+        nn.init.uniform_(parameter, -0.5, 0.5)  # Zhu et al.'s start: torch's leaves sigmoids almost flat
     return model
 
 

@@ -35,7 +35,7 @@ class Point:
         losses: the test people's loss in some rounds of the run under the shield; empty where none was played.
         kept: the fall of the test loss relative to the undefended run's; None where no run was played.
         silent: how often a client could not send anything.
-        validation_kept: the same share on validation people, by whom one may choose.
+        validation_kept: the same share on validation people, who may be used to choose.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Laboratory:
     """A task, rounds to look at, and attackers; each shield is measured against the same clean run.
 
     Updates are attacked at the weights that the undefended run has in a round, for all shields alike, so that they are
-    compared at the same place; what learning keeps is measured by a run of its own under each shield.
+    compared at the same weights; what learning keeps is measured by a run under each shield.
 
     Attributes:
         task: what is learned.

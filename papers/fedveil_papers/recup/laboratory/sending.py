@@ -12,13 +12,14 @@ from torch import Tensor, nn
 
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
+from fedveil.core.policy import Policy
 from fedveil.core.randomness import child_seed, torch_generator
 from fedveil.data import Split
 from fedveil.shields.message import Context, Kind, Message, Samples
 from fedveil.shields.shield import Identity, Shield, ShieldError
 from fedveil_papers.recup.laboratory.task import Task
 
-Policies = Callable[[int], Mapping[str, Any]]
+Policies = Callable[[int], Policy | Mapping[str, Any]]
 """What the client with this first record has chosen."""
 
 _NUMBERS = 2**25
@@ -27,7 +28,7 @@ _NUMBERS = 2**25
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """What some clients sent: one row each, clean and as it left; of those that speak."""
+    """What some clients sent: a row each, clean and as it left; `speaking` are those that sent anything."""
 
     clean: Tensor
     sent: Tensor
@@ -48,12 +49,12 @@ class Sender:
         if not isinstance(self.shield, Identity):
             train = data.take(data.rows(Split.TRAIN))
             self.shield = self.shield.prepared(train, child_seed(self.task.seed, "prepare"))
-        self.codes = {f"u:{name}": torch.from_numpy(one.codes) for name, one in data.attributes.items()}
+        self.codes = {f"u:{name}": torch.from_numpy(attribute.codes) for name, attribute in data.attributes.items()}
         self.veiled = self._veiled() if Kind.INPUT in self.shield.acts_on else None
         self.changes = Kind.UPDATE in self.shield.acts_on and not isinstance(self.shield, Identity)
 
     def _veiled(self) -> Tensor:
-        """Shield everybody's inputs, a split's people together: each has randomness of its own all the same."""
+        """Shield all inputs, a split's people together; each record still has its own randomness."""
         veiled = self.task.x.clone()
         for split in Split:
             rows = torch.from_numpy(self.task.data.rows(split))
@@ -64,8 +65,8 @@ class Sender:
         return veiled
 
     def _records(self, rows: Tensor) -> dict[str, Tensor]:
-        own = {"x": self.task.x[rows], "y": self.task.y[rows]}
-        return own | {name: codes[rows] for name, codes in self.codes.items()}
+        records = {"x": self.task.x[rows], "y": self.task.y[rows]}
+        return records | {name: codes[rows] for name, codes in self.codes.items()}
 
     def parts(self, people: IntArray) -> list[IntArray]:
         """Deal clients into parts whose updates fit in memory together."""
@@ -80,13 +81,13 @@ class Sender:
     def send(self, model: nn.Module, people: IntArray, number: int) -> Sent:
         """Return what these clients send in a round, and what they would have sent without a shield."""
         clean = self.task.gradients(model, people)
-        made = clean if self.veiled is None else self.task.gradients(model, people, self.veiled)
+        updates = clean if self.veiled is None else self.task.gradients(model, people, self.veiled)
         everyone = np.arange(len(people))
         size = clean.element_size() * clean.shape[1]
         if not self.changes:
-            return Sent(clean, made, everyone, size * len(people))
-        answers = self.shield.apply_all(made, [self._context(model, own, number) for own in people])
-        spoken = [place for place, answer in enumerate(answers) if not isinstance(answer, ShieldError)]
+            return Sent(clean, updates, everyone, size * len(people))
+        answers = self.shield.apply_all(updates, [self._context(model, client, number) for client in people])
+        spoken = [index for index, answer in enumerate(answers) if not isinstance(answer, ShieldError)]
         if not spoken:
             raise InputError(f"no client could send anything: {answers[0]}")
         sent = [answer for answer in answers if not isinstance(answer, ShieldError)]
@@ -94,8 +95,8 @@ class Sender:
         speaking = np.array(spoken, dtype=np.int64)
         return Sent(clean[spoken], values, speaking, sum(message.bytes for message, _ in sent))
 
-    def _context(self, model: nn.Module, own: IntArray, number: int) -> Context:
-        first, rows = int(own[0]), torch.from_numpy(own)
+    def _context(self, model: nn.Module, client: IntArray, number: int) -> Context:
+        first, rows = int(client[0]), torch.from_numpy(client)
         records = self._records(rows)
         inputs = records["x"] if self.veiled is None else self.veiled[rows]
         return Context(
@@ -155,5 +156,5 @@ class Tally:
 
 
 def _norms(rows: Tensor) -> Tensor:
-    found: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return found.double()
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return norms.double()

@@ -29,16 +29,16 @@ def squared_to_label(outputs: Tensor, labels: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Federated SGD: in each round some clients send the gradient of their own records, and the server steps.
+    """Federated SGD: in each round some clients send the gradient of their records, and the server steps.
 
     Attributes:
-        data: everybody's records; training people are clients, test people judge, validation people choose.
+        data: all records; training people are clients, validation people choose, test people judge.
         network: its name, see `networks`.
         rate, momentum: of the server's steps.
         clients: how many take part in a round.
         records: how many records a client holds; with several, all have the same value of `together`, or, where that is
             "person", are one person's: people with fewer records are left out.
-        together: the attribute that a client's records share; the client is asked about it.
+        together: the attribute that a client's records share, and that is attacked.
         seed: all randomness derives from it.
     """
 
@@ -84,10 +84,10 @@ class Task:
 
     def model(self, weights: Tensor | None = None) -> nn.Sequential:
         """Return the network at its start, or with these flat weights."""
-        made = network(self.network, self.data.x.shape[1:], torch_generator(self.seed, "weights"), self.outputs)
+        model = network(self.network, self.data.x.shape[1:], torch_generator(self.seed, "weights"), self.outputs)
         if weights is not None:
-            nn.utils.vector_to_parameters(weights.clone(), made.parameters())
-        return made
+            nn.utils.vector_to_parameters(weights.clone(), model.parameters())
+        return model
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
@@ -105,7 +105,7 @@ class Task:
         return self._clients[split]
 
     def _dealt(self, rows: IntArray, rng: np.random.Generator) -> IntArray:
-        """Deal rows that share a value to clients of several; a person is one client."""
+        """Deal rows that share a value to clients of several records; a person is one client."""
         assert self.together is not None
         person = self.together == "person"
         if person and self.data.groups is None:
@@ -113,9 +113,9 @@ class Task:
         keys = self.data.groups[rows] if person else self.data.attribute(self.together).codes[rows]  # type: ignore[index]
         parts = []
         for key in np.unique(keys):
-            own = rng.permutation(rows[keys == key])
-            full = self.records if person and len(own) >= self.records else 0 if person else len(own)
-            parts.append(own[: full // self.records * self.records].reshape(-1, self.records))
+            same = rng.permutation(rows[keys == key])
+            full = self.records if person and len(same) >= self.records else 0 if person else len(same)
+            parts.append(same[: full // self.records * self.records].reshape(-1, self.records))
         return np.concatenate(parts)
 
     def gradients(self, model: nn.Module, people: IntArray, x: Tensor | None = None) -> Tensor:
@@ -126,8 +126,8 @@ class Task:
 
     def test_loss(self, model: nn.Module, split: Split = Split.TEST, x: Tensor | None = None) -> float:
         """Return the mean loss on a split's records."""
-        known = self.data.rows(split)
-        rows = torch.from_numpy(known[self.data.y.codes[known] >= 0])  # type: ignore[union-attr]
+        everyone = self.data.rows(split)
+        rows = torch.from_numpy(everyone[self.data.y.codes[everyone] >= 0])  # type: ignore[union-attr]
         inputs, total = self.x if x is None else x, 0.0
         with torch.no_grad():
             for part in torch.split(rows, 512):
@@ -135,7 +135,7 @@ class Task:
         return total / len(rows)
 
     def labels(self, people: IntArray, name: str) -> Attribute:
-        """Return each client's value: its first record's, which its others share or which they are not asked about."""
+        """Return each client's value: its first record's, which its others share, or which is not attacked."""
         return self.data.attribute(name).take(people[:, 0])
 
 
@@ -161,7 +161,7 @@ def make_task(
 
     Args:
         source: adult, lfw, audiomnist or celeba.
-        attributes: what is hidden and asked about.
+        attributes: what is hidden and attacked.
         seed: of splits, weights and sampling.
         people: at most so many "train", "validation" and "test" people, drawn at random.
         options: of the data source.
@@ -169,18 +169,18 @@ def make_task(
     """
     if source not in DEFAULTS:
         raise InputError(f"no task on {source!r}: {nearest(source, DEFAULTS)}")
-    told = {**DEFAULTS[source], **settings}
-    data = load(source, target=told.pop("target"), sensitive=list(attributes), seed=seed, **dict(options or {}))
-    return Task(_fewer(data, dict(people or {}), seed), seed=seed, **told)
+    values = {**DEFAULTS[source], **settings}
+    data = load(source, target=values.pop("target"), sensitive=list(attributes), seed=seed, **dict(options or {}))
+    return Task(_fewer(data, dict(people or {}), seed), seed=seed, **values)
 
 
 def _fewer(data: AttributeData, most: dict[str, int], seed: int) -> AttributeData:
-    known = {split.name.lower(): split for split in Split}
+    splits = {split.name.lower(): split for split in Split}
     for name in most:
-        if name not in known:
-            raise InputError(f"people: no split {name!r}: {nearest(name, known)}")
+        if name not in splits:
+            raise InputError(f"people: no split {name!r}: {nearest(name, splits)}")
     kept = []
-    for name, split in known.items():
+    for name, split in splits.items():
         rows = data.rows(split)
         count = min(len(rows), most.get(name, len(rows)))
         kept.append(np.sort(numpy_generator(seed, "fewer", name).choice(rows, count, replace=False)))

@@ -20,8 +20,8 @@ from fedveil_papers.recup.laboratory.sending import Sender, Tally
 class Trained:
     """A run: weights as sent out in some rounds, the test people's loss before and after, what the shield did.
 
-    Where inputs are shielded, the model may be used on them or on inputs as they are, on a person's own device;
-    which of both, validation people decide.
+    Where inputs are shielded, the model may be used on shielded inputs or, on a person's device, on inputs as they are;
+    validation people decide which.
     """
 
     weights: dict[int, Tensor] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Trained:
 
     @property
     def validation_reduction(self) -> float:
-        """The same on validation people, by whom one may choose."""
+        """The same on validation people, who may be used to choose."""
         return _fall(self.validation)
 
 
@@ -61,11 +61,11 @@ def train(
         sender: clients and their shield.
         rounds: how many.
         keep: rounds whose weights, as they are before the server's step, and losses are kept; round 1 always is.
-        aggregation: what the server makes of the updates; their mean if unsaid.
+        aggregation: what the server makes of the updates; default: their mean.
         fraction: the share of all clients that takes part in a round, in place of the task's number.
         progress: called with each round's number.
     """
-    task, found = sender.task, Trained()
+    task, run = sender.task, Trained()
     combine = aggregation or WeightedMean()
     people = task.people(Split.TRAIN)
     count = task.clients if fraction is None else max(1, round(fraction * len(people)))
@@ -74,13 +74,13 @@ def train(
     speed = torch.zeros_like(weights)
     for number in range(1, rounds + 1):
         if number == 1 or number in keep:
-            found.weights[number] = weights.clone()
-            _judge(sender, model, number, found)
+            run.weights[number] = weights.clone()
+            _judge(sender, model, number, run)
         drawn = numpy_generator(task.seed, "sample", number).choice(len(people), min(count, len(people)), replace=False)
         if sender.plain and isinstance(combine, WeightedMean):
             step = _mean_gradient(sender, model, people[drawn])
         else:
-            rows = _sent(sender, model, people[drawn], number, found)
+            rows = _sent(sender, model, people[drawn], number, run)
             step = combine(rows, torch.ones(len(rows)))
         speed = task.momentum * speed + step
         weights = weights - task.rate * speed
@@ -89,24 +89,24 @@ def train(
         nn.utils.vector_to_parameters(weights.clone(), model.parameters())
         if progress:
             progress(number)
-    _judge(sender, model, rounds + 1, found)
-    found.weights[rounds + 1] = weights
-    return found
+    _judge(sender, model, rounds + 1, run)
+    run.weights[rounds + 1] = weights
+    return run
 
 
-def _sent(sender: Sender, model: nn.Module, people: IntArray, number: int, found: Trained) -> Tensor:
+def _sent(sender: Sender, model: nn.Module, people: IntArray, number: int, run: Trained) -> Tensor:
     """Return every speaking client's update, and count what the shield did."""
     updates = []
     for part in sender.parts(people):
         sent = sender.send(model, part, number)
-        found.tally.add(sent)
-        found.silent += len(part) - len(sent.speaking)
+        run.tally.add(sent)
+        run.silent += len(part) - len(sent.speaking)
         updates.append(sent.sent)
     return torch.cat(updates)
 
 
 def _mean_gradient(sender: Sender, model: nn.Module, people: IntArray) -> Tensor:
-    """Return the mean of updates that nobody changes: one pass, and none of them is held."""
+    """Return the mean of updates that no shield changes: one pass, without holding each of them."""
     task, rows = sender.task, torch.from_numpy(people.reshape(-1))
     parameters = list(model.parameters())
     total = torch.zeros(())
@@ -116,11 +116,11 @@ def _mean_gradient(sender: Sender, model: nn.Module, people: IntArray) -> Tensor
     return torch.cat([slope.flatten() for slope in slopes])
 
 
-def _judge(sender: Sender, model: nn.Module, number: int, found: Trained) -> None:
+def _judge(sender: Sender, model: nn.Module, number: int, run: Trained) -> None:
     task = sender.task
     plain = task.test_loss(model, Split.VALIDATION)
-    told = sender.veiled is None or sender.shield.reads_label  # inputs changed by their labels would tell the answers
-    veiled = plain if told else task.test_loss(model, Split.VALIDATION, sender.veiled)
-    found.on_veiled = veiled < plain
-    found.validation[number] = min(plain, veiled)
-    found.losses[number] = task.test_loss(model, Split.TEST, sender.veiled if found.on_veiled else None)
+    unusable = sender.veiled is None or sender.shield.reads_label  # inputs changed by labels would give them away
+    veiled = plain if unusable else task.test_loss(model, Split.VALIDATION, sender.veiled)
+    run.on_veiled = veiled < plain
+    run.validation[number] = min(plain, veiled)
+    run.losses[number] = task.test_loss(model, Split.TEST, sender.veiled if run.on_veiled else None)
