@@ -1,4 +1,4 @@
-"""Outputs of classifiers really trained on made-up data, and codes whose information about s is known exactly."""
+"""Outputs of classifiers trained on synthetic data, and codes whose information about s is known exactly."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fedveil.data.attribute import Attribute
 
 
 def trained(n: int, *, overlap: float = 0.0, curious: bool = False, bits: float = 0.9, seed: int = 0) -> Outputs:
-    """Train a classifier for y on half of the data, and let it answer for n others.
+    """Train a classifier for y on half of the data, and return its outputs on n other records.
 
     Args:
-        n: how many records to answer for.
+        n: the number of records.
         overlap: how often y is a function of s.
-        curious: mix a classifier for s into its answers.
-        bits: what the inputs tell about s.
+        curious: whether a classifier for s is mixed into the outputs.
+        bits: the information about s in the inputs.
         seed: of the data.
     """
     data = load("synthetic", target="y", sensitive="u", n=2 * n, bits=bits, overlap=overlap, test=0.5, seed=seed)
@@ -34,25 +34,25 @@ def trained(n: int, *, overlap: float = 0.0, curious: bool = False, bits: float 
 
 
 def coded(n: int, error: float, seed: int, groups: int | None = None) -> Outputs:
-    """Write s, wrong with a known probability, into how certain answers are: I(s; scores | y, ŷ) = 1 − H₂(error)."""
+    """Encode s, wrong with a given probability, in how certain the scores are: I(s; scores | y, ŷ) = 1 − H₂(error)."""
     rng = np.random.default_rng(seed)
     s, y = rng.integers(0, 2, (2, n))
     predicted = np.where(rng.random(n) < 0.1, 1 - y, y)
-    written = np.where(rng.random(n) < error, 1 - s, s)
-    certain = np.where(written, 0.95, 0.7)
+    shown = np.where(rng.random(n) < error, 1 - s, s)
+    certain = np.where(shown, 0.95, 0.7)
     first = np.where(predicted == 0, certain, 1 - certain)
-    whose = None if groups is None else rng.integers(0, groups, n)
+    group = None if groups is None else rng.integers(0, groups, n)
     return Outputs(
         np.stack([first, 1 - first], axis=1),
         False,
         Attribute("y", y, ("0", "1")),
         {"s": Attribute("s", s, ("f", "m"))},
-        whose,
+        group,
     )
 
 
 def as_table(outputs: Outputs) -> pd.DataFrame:
-    """Lay outputs out as a vendor's file: p0, p1, …, the target, and the attributes by their values' names."""
+    """Return outputs as a vendor's table: p0, p1, …, the target, and the attributes by their values' names."""
     table = {f"p{k}": outputs.scores[:, k] for k in range(outputs.scores.shape[1])}
     table["y"] = np.array(outputs.y.values)[outputs.y.codes]
     for name, secret in outputs.secrets.items():

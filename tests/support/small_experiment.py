@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fedveil_papers.cli import reproduce_preset
 from fedveil_papers.kinds import make_experiment
 from fedveil_papers.preset import Preset
 from rich.console import Console
@@ -29,9 +29,6 @@ class Reproduction:
 
 def reproduced_once(settings: Mapping[str, Any], paper: Sequence[dict[str, Any]], folder: Path) -> Reproduction:
     """Run an experiment, check that its picture is drawn and its parts are kept, and return what it gives."""
-    import_module("fedveil.cli")  # it loads all commands, so it must be loaded before any of them
-    from fedveil_papers.cli import reproduce_preset
-
     experiment = make_experiment(dict(settings), "preset x: experiment")
     preset = Preset("curious/tiny", "A tiny one", [], paper, experiment=experiment)
     console = Console(record=True, width=260)

@@ -172,10 +172,10 @@ class AuditVerdicts(Experiment[VerdictResults]):
         members = []
         for name in case.recipes:
             recipe, figures = recipes[name], measured[self._part(case, name, seed)]
-            own, gain, label = figures["own"], None, "standard"
+            read, gain, label = figures["own"], None, "standard"
             if recipe.curious:
                 assert standard is not None  # checked before anything is run
-                gain = own["validation"] - standard
+                gain = read["validation"] - standard
                 label = "curious" if gain >= self.least_gain else "failed attempt"
             members.append(
                 Member(
@@ -188,7 +188,7 @@ class AuditVerdicts(Experiment[VerdictResults]):
                     beta_x=recipe.beta_x,
                     honesty=Estimate(**figures["honesty"]),
                     prior=figures["prior"],
-                    read=None if own is None else own["test"],
+                    read=None if read is None else read["test"],
                     gain=gain,
                     audits=[AuditFigures.of(kept, LIMITS) for kept in figures["audits"]],
                 )
@@ -282,18 +282,18 @@ def measure_member(settings: Mapping[str, Any], report: Report) -> dict[str, Any
     classifier = make(recipe, case.load(seed), case.secrets, seed)
     report.progress(0.5, "auditing")
     outputs = classifier.outputs(Split.TEST)
-    own = None
+    read = None
     if classifier.guesses is not None:
-        own = {}
+        read = {}
         for name, seen in (("validation", classifier.outputs(Split.VALIDATION)), ("test", outputs)):
-            own[name] = float((classifier.guesses(seen) == seen.secrets[case.secret].codes).mean())
+            read[name] = float((classifier.guesses(seen) == seen.secrets[case.secret].codes).mean())
     # The first number of rows is cut to what the data allows, further ones are left out.
     first, *further = settings["rows"]
     audited = [min(first, len(outputs)), *(count for count in further if count <= len(outputs))]
     return {
         "honesty": share_right(outputs.predicted == outputs.y.codes).as_dict(),
         "prior": outputs.secrets[case.secret].prior,
-        "own": own,
+        "own": read,
         # The audit's seed differs from the classifier's: an auditor does not know how it was trained.
         "audits": [
             kept_of(audit(outputs.take(np.arange(count)), case.secret, panel=settings["panel"], seed=1000 + seed))

@@ -83,8 +83,7 @@ class CaseData:
         if self.merge:
             s = s.merge(self.secret, self.merge)
         data = replace(data, y=y, attributes={**data.attributes, self.secret: s}, tasks={})
-        known = y.known & np.logical_and.reduce([data.attribute(name).known for name in self.secrets])
-        data = data.take(known)
+        data = data.take(y.known & np.logical_and.reduce([data.attribute(name).known for name in self.secrets]))
         rng = numpy_generator(seed, "audit case")
         most = {Split.TRAIN: self.records, Split.VALIDATION: self.records // 3, Split.TEST: MOST_AUDITED}
         rows = np.concatenate([rng.permutation(data.rows(split))[:count] for split, count in most.items()])

@@ -84,10 +84,10 @@ def measure(
         pools = [_some(outputs, most, seed) for outputs in pools]
     view = View.apart(*(_pool(outputs, secret) for outputs in pools))
     judgement = panel(attackers, seed=seed, draws=draws, fresh=fresh, progress=progress).judge(view, secret)
-    known = test.take(test.secrets[secret].known)
+    labelled = test.take(test.secrets[secret].known)
     curiosity = None
     if secret in classifier.attacks or secret in classifier.thresholds:
-        curiosity = share_right(classifier.guesses(known, secret) == known.secrets[secret].codes)
+        curiosity = share_right(classifier.guesses(labelled, secret) == labelled.secrets[secret].codes)
     return Measured(share_right(test.predicted == test.y.codes), curiosity, judgement, float(test.entropies.mean()))
 
 

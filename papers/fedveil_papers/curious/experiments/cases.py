@@ -129,14 +129,14 @@ class CaseFigures:
         """Return two rows of the common shape: what the maker's attack reads, and the strongest retrained attacker."""
         utility = {"accuracy": self.honesty.in_row}
         more = {"case": case.name, **more, "entropy": self.entropy}
-        own = {"accuracy": self.curiosity.in_row, "prior": self.prior.in_row}
+        by_maker = {"accuracy": self.curiosity.in_row, "prior": self.prior.in_row}
         retrained = {
             "balanced_accuracy": self.retrained.in_row,
             "accuracy": self.retrained_accuracy.in_row,
             "mutual_information_bits": self.bits.in_row,
             "prior": self.prior.in_row,
         }
-        maker = Row(method, strength, case.target, case.secret, "maker", seeds, utility, own, more=more)
+        maker = Row(method, strength, case.target, case.secret, "maker", seeds, utility, by_maker, more=more)
         named = {**more, "attacker_name": self.attacker}
         return [maker, replace(maker, attacker="retrained", leakage=retrained, more=named)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from rich.table import Table
 
@@ -36,7 +36,7 @@ LEAST_EXCESS = 0.1
 
 MARKS = {"teacher": "s", "student": "o"}
 COLOURS = {"standard": "#555555", "parameterised": "#1b6ca8", "regularised": "#b5471b"}
-CURVES = (
+CURVES: tuple[tuple[str, Literal["-", "--", ":"], str], ...] = (
     ("honesty", "-", "δ_y"),
     ("curiosity", "--", "δ_s, teacher's attack"),
     ("retrained", ":", "δ_s, retrained, balanced"),
@@ -113,11 +113,11 @@ def inherited(rows: list[TransferRow]) -> list[Inherited]:
             if other.classifier == "teacher"
             and (other.case, other.attack, other.share) == (row.case, row.attack, row.share)
         )
-        own, retrained = (
+        by_attack, by_retrained = (
             _excess_and_kept(*(getattr(classifier, reading).estimate for classifier in (standard, teacher, row)))
             for reading in ("curiosity", "retrained")
         )
-        kept.append(Inherited(row.case, row.attack, row.share, row.temperature, *own, *retrained))
+        kept.append(Inherited(row.case, row.attack, row.share, row.temperature, *by_attack, *by_retrained))
     return kept
 
 
@@ -394,8 +394,8 @@ def _judge(
         return {**figures, "threshold": None}
     renewed = classifier.with_thresholds(data, Split.VALIDATION)
     test = renewed.outputs(data, Split.TEST)
-    known = test.take(test.secrets[case.secret].known)
-    right = renewed.guesses(known, case.secret) == known.secrets[case.secret].codes
+    labelled = test.take(test.secrets[case.secret].known)
+    right = renewed.guesses(labelled, case.secret) == labelled.secrets[case.secret].codes
     return {**figures, "threshold": share_right(right).as_dict()}
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from statistics import fmean, stdev
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter
 
@@ -66,7 +66,7 @@ def over_runs(runs: Sequence[Sequence[T]]) -> list[T]:
     Figures and numbers are averaged; texts that differ are listed one after another.
     """
     return [
-        type(rows[0])(**{part.name: _joined([getattr(row, part.name) for row in rows]) for part in fields(rows[0])})  # type: ignore[arg-type]
+        type(rows[0])(**{part.name: _joined([getattr(row, part.name) for row in rows]) for part in fields(rows[0])})
         for rows in zip(*runs, strict=True)
     ]
 
@@ -97,10 +97,11 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: type[T], value: Any) -> T:
-    """Return the dataclass that `to_json` has written; absent fields take their defaults."""
-    return _adapter(kind).validate_python(value)
+    """Return the dataclass (or list of dataclasses) that `to_json` has written; absent fields take their defaults."""
+    adapter: TypeAdapter[T] = _adapter(cast("Hashable", kind))
+    return adapter.validate_python(value)
 
 
 @cache
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
+def _adapter(kind: Any) -> Any:
     return TypeAdapter(kind)

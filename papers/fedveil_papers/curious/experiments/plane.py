@@ -212,12 +212,12 @@ def measure_convex(settings: Mapping[str, Any], report: Report) -> dict[str, Any
     laboratory = Laboratory.of(settings)
     drawn = laboratory.draw(settings["margin"])
     x, y, s, train, test = drawn.data.x, drawn.y, drawn.s, drawn.train, drawn.test
-    rows = []
+    measured = []
     for beta in settings["betas"]:
         classifier = CuriousLogistic.fit(x[train], y[train], s[train], beta_s=beta, penalty=laboratory.penalty)
         outputs = classifier.soft(x)
-        known = [(outputs[part], s[part]) for part in (train, drawn.validation)]
-        threshold, intervals = (IntervalAttacker.fit(*known, most=most) for most in (2, 6))
+        auxiliary, validation = ((outputs[rows], s[rows]) for rows in (train, drawn.validation))
+        threshold, intervals = (IntervalAttacker.fit(auxiliary, validation, most=most) for most in (2, 6))
         row = ConvexRow(
             **vars(laboratory.judge(drawn, outputs, (outputs >= 0.5).astype(int))),
             margin=settings["margin"],
@@ -227,8 +227,8 @@ def measure_convex(settings: Mapping[str, Any], report: Report) -> dict[str, Any
             intervals=RunFigure.of(share_right(intervals.guesses(outputs[test]) == s[test])),
             pieces=len(intervals.borders) + 1,
         )
-        rows.append(row)
-    return {"rows": to_json(rows)}
+        measured.append(row)
+    return {"rows": to_json(measured)}
 
 
 def measure_near(settings: Mapping[str, Any], report: Report) -> dict[str, Any]:

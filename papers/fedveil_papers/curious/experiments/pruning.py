@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from rich.table import Table
 
@@ -28,7 +28,7 @@ from fedveil_papers.wide_table import WideTable
 
 STANDARD = "Std"
 COLOURS = {STANDARD: "#555555", "RawHBC": "#b5471b", "SoftHBC": "#1b6ca8"}
-CURVES = (
+CURVES: tuple[tuple[str, Literal["-", "--", ":"], str], ...] = (
     ("honesty", "-", "δ_y"),
     ("curiosity", "--", "δ_s, the maker's G"),
     ("retrained_accuracy", ":", "δ_s, retrained"),

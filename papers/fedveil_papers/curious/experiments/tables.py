@@ -383,7 +383,7 @@ def _shares(table: Sequence[Sequence[float]]) -> str:
 def _areas(row: TableRow, curves: Mapping[str, RocCurve], paper: PaperFigures) -> str:
     """State the areas under a row's ROC curves, the paper's beside them."""
     same = (entry for entry in paper if (entry.get("table"), entry.get("setting")) == (row.table, row.setting))
-    areas = next((entry["area"] for entry in same if "area" in entry), {})
+    areas: Mapping[str, float] = next((entry["area"] for entry in same if "area" in entry), {})
     texts = (
         f"of {label} {curves[label].area:.2f}" + (f" (the paper: {areas[label]:g})" if label in areas else "")
         for label in ("y", "s")
