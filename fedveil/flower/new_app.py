@@ -18,7 +18,7 @@ EXAMPLE: dict[str, Any] = {
     "name": "tappfl-on-flower",
     "data": {"source": "adult", "target": "income", "sensitive": ["sex"], "options": {"tasks": False}},
     "federation": {"devices": 2, "rounds": 5},
-    "methods": [{"name": "tappfl", "game": {"kind": "tappfl", "strength": 0.5}}],
+    "methods": [{"name": "tappfl", "game": {"kind": "tappfl", "attribute": "sex", "strength": 0.5}}],
 }
 """The study of an app for which none is given."""
 
