@@ -77,7 +77,7 @@ class Captured:
         rounds: the round of each update.
         segments: the tensors of an update.
         replies: every reply, including those without an update, with its round ("round") and kind ("kind").
-        asked: the nodes that were sent a message, by kind and round.
+        recipients: the nodes that were sent a message, by kind and round.
     """
 
     updates: npt.NDArray[np.floating]
@@ -85,7 +85,7 @@ class Captured:
     rounds: IntArray
     segments: tuple[Segment, ...]
     replies: tuple[Mapping[str, Any], ...]
-    asked: Mapping[tuple[str, int], tuple[str, ...]]
+    recipients: Mapping[tuple[str, int], tuple[str, ...]]
 
     @classmethod
     def load(cls, folder: str | Path) -> Captured:
@@ -101,12 +101,12 @@ class Captured:
         nodes: list[str] = []
         rounds: list[int] = []
         replies: list[Mapping[str, Any]] = []
-        asked: dict[tuple[str, int], tuple[str, ...]] = {}
+        recipients: dict[tuple[str, int], tuple[str, ...]] = {}
         segments: tuple[Segment, ...] = ()
         for file in files:
             content, rows = _read(file)
             kind, number = file.stem.rpartition("-")[0], int(content["round"])
-            asked[kind, number] = tuple(content["asked"])
+            recipients[kind, number] = tuple(content["asked"])
             layout = _segments(content["segments"])
             if layout and segments and layout != segments:
                 raise InputError(f"{file}: its tensors are not those of earlier rounds; capture each run on its own")
@@ -118,7 +118,7 @@ class Captured:
                     nodes.append(str(reply["node"]))
                     rounds.append(number)
         matrix = np.stack(updates) if updates else np.zeros((0, 0))
-        return cls(matrix, tuple(nodes), np.array(rounds, dtype=np.int64), segments, tuple(replies), asked)
+        return cls(matrix, tuple(nodes), np.array(rounds, dtype=np.int64), segments, tuple(replies), recipients)
 
     def senders(self) -> IntArray:
         """Number the senders, in the order of their first update."""

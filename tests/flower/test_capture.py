@@ -85,7 +85,7 @@ def test_every_reply_is_kept_with_its_sender_round_and_error(tmp_path: Path) -> 
     assert seen.rounds.tolist() == [1, 2]
     np.testing.assert_array_equal(seen.updates, np.repeat([[1.0], [2.0]], 8, axis=1))
     assert [segment.name for segment in seen.segments] == ["layer.weight", "layer.bias"]
-    assert set(seen.asked["train", 1]) == {"7", "8", str(2**63 + 5)}
+    assert set(seen.recipients["train", 1]) == {"7", "8", str(2**63 + 5)}
     errors = {reply["node"]: reply["error"] for reply in seen.replies if reply["error"]}
     assert "the policy is missing" in errors[str(2**63 + 5)]
     assert errors["8"].startswith("no update: ")

@@ -118,7 +118,7 @@ def _a_node_whose_key_is_not_registered_is_not_admitted(
     assert stranger.id is None
     assert stranger.process.poll() not in (None, 0)
     assert "Failed to activate SuperNode" in read_log(stranger.log)
-    recipients = {node for nodes in seen.asked.values() for node in nodes}
+    recipients = {node for nodes in seen.recipients.values() for node in nodes}
     assert recipients == {str(names[name].id) for name in ("steady", "doomed", "careless", "late")}
     with pytest.raises(InputError, match="was not admitted"):
         deployment.wait_for(stranger)

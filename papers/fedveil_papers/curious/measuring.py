@@ -64,7 +64,7 @@ def measure(
     """Judge a classifier by what it releases of test records.
 
     Retrained attackers learn from the releases of training records, are chosen on those of validation records, and
-    use all that `fedveil.audit.seen` derives from a release.
+    use all that `fedveil.audit.outputs.visible_columns` derives from a release.
 
     Args:
         classifier: F with its maker's attack.
