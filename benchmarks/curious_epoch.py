@@ -1,8 +1,8 @@
-"""An epoch of a curious classifier and its attack against a plain PyTorch loop of the same networks, side by side.
+"""An epoch of a curious classifier and its attack, compared with a plain PyTorch loop of the same networks.
 
-Prints ratios measured in one run: `fedveil_papers.curious.train` over a loop as the paper's code would have it (both
-players, the same steps in the same modes), and over a loop of the classifier alone. Batches are taken by turns, so that
-a busy neighbour slows all alike.
+Prints ratios of times measured in one run: `fedveil_papers.curious.train` to a loop as the paper's code would have it
+(both players, the same steps in the same modes), and to a loop of the classifier alone. The loops take turns, so that a
+busy machine slows all alike.
 
     python benchmarks/curious_epoch.py --images 2000 --threads 1
 """
@@ -28,34 +28,34 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=17_000)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--repeat", type=int, default=3)
-    told = parser.parse_args()
-    torch.set_num_threads(told.threads)
-    data = faces(told.images)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    data = faces(options.images)
     game = Curious("s")
-    table = Training.set(game, data, 0, {}, torch.device("cpu"))
+    training = Training.prepare(game, data, 0, {}, torch.device("cpu"))
     plain = Plain(game, data)
-    ways = {"fedveil": table.epoch, "plain, both players": plain.both, "plain, classifier alone": plain.alone}
-    size = min(game.batch_size * 2, told.images)
-    for way in ways.values():
-        way(torch.arange(size))
-    # A turn is one chunk of an epoch by each way: the whole epoch is gone through, and neighbours disturb all alike.
-    ratios = {name: [] for name in ways}
-    for _ in range(told.repeat):
-        taken = dict.fromkeys(ways, 0.0)
-        for rows in torch.split(torch.randperm(told.images), 1000):
-            for name, way in ways.items():
+    loops = {"fedveil": training.epoch, "plain, both players": plain.both, "plain, classifier alone": plain.alone}
+    size = min(game.batch_size * 2, options.images)
+    for loop in loops.values():
+        loop(torch.arange(size))
+    # In each turn every loop trains on the same chunk of an epoch, until the epoch is over.
+    ratios = {name: [] for name in loops}
+    for _ in range(options.repeat):
+        taken = dict.fromkeys(loops, 0.0)
+        for rows in torch.split(torch.randperm(options.images), 1000):
+            for name, loop in loops.items():
                 start = time.perf_counter()
-                way(rows)
+                loop(rows)
                 taken[name] += time.perf_counter() - start
-        for name in ways:
+        for name in loops:
             ratios[name].append(taken["fedveil"] / taken[name])
-    for name in list(ways)[1:]:
+    for name in list(loops)[1:]:
         each = ", ".join(f"{ratio:.2f}" for ratio in ratios[name])
-        print(f"fedveil / {name}: {np.median(ratios[name]):.2f} (median of {each}), {told.images} images")
+        print(f"fedveil / {name}: {np.median(ratios[name]):.2f} (median of {each}), {options.images} images")
 
 
 def faces(count: int) -> AttributeData:
-    """Return noise in UTKFace's shape: what it shows does not matter for the time."""
+    """Return noise in UTKFace's shape: the content does not matter for the time."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(count + 1, 3, 64, 64)).astype(np.float32)
     labels = [Attribute(name, rng.integers(0, 3, count + 1), ("a", "b", "c")) for name in ("y", "s")]
@@ -64,7 +64,7 @@ def faces(count: int) -> AttributeData:
 
 
 class Plain:
-    """The loop that anybody would write."""
+    """A plain training loop."""
 
     def __init__(self, game: Curious, data: AttributeData) -> None:
         players = game.players(DataShape.of(data))

@@ -30,7 +30,8 @@ from torch.nn import functional
 from fedveil.core.models import mlp
 from fedveil.data import IID, Attribute, AttributeData
 from fedveil.federation import Federation
-from fedveil.federation.run import Run
+from fedveil.federation.rounds import play_round
+from fedveil.federation.run import Run, begin
 from fedveil.games import SGD, AdversarialTraining, FedAvg
 
 RECORDS, FEATURES, BATCH, EPOCHS, RATE = 260, 103, 10, 10, 0.01
@@ -144,7 +145,7 @@ def side_by_side(plain: Callable[[], None], ours: Callable[[], None], repeats: i
 
 def rounds_of(run: Run) -> Callable[[], None]:
     """Return a function that plays one more round."""
-    return lambda: run._round(run.stages[0], ())
+    return lambda: play_round(run, run.stages[0])
 
 
 def strided(generator: torch.Generator) -> nn.Module:
@@ -168,7 +169,7 @@ def images(network: Callable[[torch.Generator], nn.Module]) -> float:
     """Return the speed-up of a network on images, at 10 devices."""
     data = table(10, (3, 32, 32), 40)
     game = FedAvg(network=network, optimiser=SGD(RATE), local_epochs=2, batch_size=BATCH)
-    run = Run(Federation(data, IID(10), device="cpu"), _without_validation(game))
+    run = begin(Federation(data, IID(10), device="cpu"), _without_validation(game))
     alone = copy.deepcopy(run.seats["model"].template)
     plain, ours = side_by_side(lambda: plain_fedavg(alone, data, 10, 40, 2), rounds_of(run), 9)
     return plain / ours
@@ -182,7 +183,7 @@ def measure(quick: bool) -> dict[str, object]:
     for devices in (10, 100):
         data = table(devices, (FEATURES,), RECORDS)
         game = FedAvg(hidden=(64, 128), optimiser=SGD(RATE), local_epochs=EPOCHS, batch_size=BATCH)
-        run = Run(Federation(data, IID(devices), device="cpu"), _without_validation(game))
+        run = begin(Federation(data, IID(devices), device="cpu"), _without_validation(game))
         network = mlp([FEATURES, 64, 128, 2], torch.Generator().manual_seed(0))
         repeats = {10: 5, 100: 1 if quick else 3}[devices]
         plain, ours = side_by_side(
@@ -194,7 +195,7 @@ def measure(quick: bool) -> dict[str, object]:
     adversarial = AdversarialTraining(
         attribute="u", optimiser=SGD(RATE), local_epochs=EPOCHS, batch_size=BATCH, share_adversary=False
     )
-    run = Run(Federation(data, IID(10), device="cpu"), adversarial)
+    run = begin(Federation(data, IID(10), device="cpu"), adversarial)
     networks = {name: copy.deepcopy(seat.template) for name, seat in run.seats.items()}
     three = side_by_side(lambda: plain_three_players(networks, data, 10, RECORDS), rounds_of(run), 3)
     found: dict[str, object] = {

@@ -28,7 +28,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from fedveil_papers.exposure import network_segments
 from flwr.app import ArrayRecord, Context, Message, Metadata, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from rich.console import Console
@@ -39,6 +38,7 @@ from torch.nn import functional
 from fedveil.config import policy as policies
 from fedveil.flower import shield_mod
 from fedveil.shields.recup import fit_zoo, spread_widths
+from fedveil.updates.gradients import network_segments
 
 BATCH = 32
 POLICIES = {

@@ -14,9 +14,9 @@ import argparse
 import json
 
 import torch
-from fedveil_papers.exposure.point import Laboratory, Point
-from fedveil_papers.exposure.sending import Sender
-from fedveil_papers.exposure.task import Task, make_task
+from fedveil_papers.recup.laboratory.point import Laboratory, Point
+from fedveil_papers.recup.laboratory.sending import Sender
+from fedveil_papers.recup.laboratory.task import Task, make_task
 from torch import Tensor, nn
 
 from fedveil.core.randomness import numpy_generator, torch_generator
@@ -75,15 +75,15 @@ def _unit(task: Task, weights: Tensor) -> float:
 
 
 def _say(point: Point, attribute: str) -> None:
-    rows = [point.worst(attribute, number=number) for number in point.damage]
-    rows += [row for row in point.rows if row["mode"] == "pooled"]
+    readings = [point.worst(attribute, number=number) for number in point.damage]
+    readings += [reading for reading in point.readings if reading.mode == "pooled"]
     kept = ("round", "attacker", "features", "balanced_accuracy", "validation")
     made = {
         "method": point.name,
         "strength": point.strength,
-        "norm": {number: told["relative_l2"] for number, told in point.damage.items()},
+        "norm": {number: damage["relative_l2"] for number, damage in point.damage.items()},
         "kept": point.kept,
-        "worst": [{name: row[name] for name in kept} for row in rows],
+        "worst": [{name: reading.as_dict()[name] for name in kept} for reading in readings],
     }
     print(json.dumps(made), flush=True)
 

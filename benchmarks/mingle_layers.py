@@ -14,9 +14,9 @@ import json
 
 import numpy as np
 import torch
-from fedveil_papers.exposure.readers import Features, Readers, strongest
-from fedveil_papers.exposure.sending import Sender, Tally
-from fedveil_papers.exposure.task import Task, make_task
+from fedveil_papers.recup.laboratory.readers import Features, Readers, strongest
+from fedveil_papers.recup.laboratory.sending import Sender, Tally
+from fedveil_papers.recup.laboratory.task import Task, make_task
 from torch import Tensor, nn
 
 from fedveil.data import Split
@@ -91,9 +91,8 @@ def _recovered(
 
 
 def _say(method: str, strength: float | None, norm: float, readers: Readers, seen: Features) -> None:
-    rows = readers.retrained(seen, ATTRIBUTE, READS)
-    kept = ("attacker", "balanced_accuracy", "validation")
-    worst = {name: strongest(rows)[name] for name in kept}
+    reading = strongest(readers.retrained(seen, ATTRIBUTE, READS, 1)).as_dict()
+    worst = {name: reading[name] for name in ("attacker", "balanced_accuracy", "validation")}
     print(json.dumps({"method": method, "strength": strength, "norm": norm, "worst": worst}), flush=True)
 
 

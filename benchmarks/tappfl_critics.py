@@ -25,11 +25,11 @@ from torch.nn.functional import softplus
 import fedveil as fv
 from fedveil.core.models import Start, mlp
 from fedveil.data import AttributeData, Split
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, Run, begin
 from fedveil.games import TAPPFL, Adam, Player
 from fedveil.games.losses import one_hot
-from fedveil.games.networks import LIGHT_CRITIC, PAPER_CRITIC
-from fedveil.games.pairing import partners
+from fedveil.games.play import partners
+from fedveil.games.tappfl_networks import LIGHT_CRITIC, PAPER_CRITIC
 
 PRINTED, NARROW = 128, 4  # numbers in r
 ROUNDS, TIMED = 4, 2
@@ -63,7 +63,7 @@ def trained(data: AttributeData, hidden: tuple[int, ...], start: Start, width: i
         hidden=hidden,
         start=start,
     )
-    run = Run(Federation(data, devices=100 if timed else 20, fraction=0.1 if timed else 0.05, seed=0), game)
+    run = begin(Federation(data, devices=100 if timed else 20, fraction=0.1 if timed else 0.05, seed=0), game)
     clock = [time.process_time()]
     run.play(rounds, callbacks=[lambda _: clock.append(time.process_time())])
     return run, float(min(np.diff(clock), default=0.0))

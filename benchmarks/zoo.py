@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from fedveil_papers.exposure import make_task
-from fedveil_papers.exposure.sending import Sender
-from fedveil_papers.exposure.task import Task
-from fedveil_papers.exposure.training import train
+from fedveil_papers.recup.laboratory import make_task
+from fedveil_papers.recup.laboratory.sending import Sender
+from fedveil_papers.recup.laboratory.task import Task
+from fedveil_papers.recup.laboratory.training import train
 from torch import Tensor
 
 from fedveil.data import Split

@@ -1,6 +1,6 @@
-"""fedveil trains, attacks, certifies and reports attribute privacy in federated learning.
+"""fedveil hides chosen sensitive attributes in federated learning, and proves and measures how well.
 
-Everything loads when it is first used, as `fv.data`, `fv.games`, `fv.attacks`, `fv.studies`, ….
+Every name below is loaded when it is first used: `fv.data`, `fv.games`, `fv.attacks`, `fv.studies`, ….
 """
 
 from __future__ import annotations
@@ -33,4 +33,4 @@ if TYPE_CHECKING:
     from fedveil.federation.run import Run as Run
     from fedveil.view import View as View
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -1,7 +1,7 @@
 """View: what a curious observer saw, and the labelled vectors it may learn from.
 
 Vectors that left devices, by sender and round, split into what the attacker knows (auxiliary, with labels) and
-whom it attacks (victims). The threat model is data: a view says what it grants, and an attack that needs
+those it attacks (victims). The threat model is data: a view says what it grants, and an attack that needs
 more is refused.
 """
 
@@ -18,8 +18,8 @@ import numpy.typing as npt
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError, nearest
 from fedveil.data.attribute import Attribute
-from fedveil.data.attribute_data import AttributeData, Split, random_split
-from fedveil.data.strata import joint_strata
+from fedveil.data.attribute_data import AttributeData, Split
+from fedveil.data.splits import joint_strata, random_split
 
 
 class Capability(StrEnum):
@@ -34,6 +34,12 @@ class Capability(StrEnum):
 
 EVERY_OBSERVER = frozenset({Capability.VECTORS, Capability.LABELS})
 
+RELEASE_VIEWS = ("representations", "outputs")
+"""What an observer can see after training: what people release."""
+
+UPDATE_VIEWS = ("updates", "parameters", "statistics")
+"""What an observer can see in recorded rounds: what devices send."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pool:
@@ -42,10 +48,10 @@ class Pool:
     Attributes:
         vectors: (n, d): representations, pooled updates or outputs.
         attributes: the senders' sensitive attributes by name. Of the victims they are read for scoring only.
-        groups: one id per vector of the person (speaker, seller, device) it comes from, or None.
-        given: (n, g) what the attacker knows of each sender beforehand, encoded as numbers, or None.
+        groups: one id per vector for the person (speaker, seller, device) it comes from, or None.
+        given: (n, g) what the attacker knows about each sender beforehand, encoded as numbers, or None.
         rounds: the round in which each vector was sent, or None.
-        inputs: (n, f) what stands behind each vector, uncensored, where the attacker has it; of victims never.
+        inputs: (n, f) the uncensored inputs behind each vector, where the attacker has them; never those of victims.
     """
 
     vectors: FloatArray
@@ -58,8 +64,12 @@ class Pool:
     def __len__(self) -> int:
         return len(self.vectors)
 
+    def __repr__(self) -> str:
+        shape = " × ".join(map(str, self.vectors.shape))
+        return f"Pool(vectors={shape}, attributes={list(self.attributes)})"
+
     def take(self, rows: IntArray | npt.NDArray[np.bool_]) -> Pool:
-        """Return some of the vectors with all that belongs to them."""
+        """Return some of the vectors with everything that belongs to them."""
         attributes = {name: attribute.take(rows) for name, attribute in self.attributes.items()}
         more: list[Any] = [self.groups, self.given, self.rounds, self.inputs]
         return Pool(self.vectors[rows], attributes, *(None if block is None else block[rows] for block in more))
@@ -67,13 +77,25 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Three disjoint pools: the attacker fits on `auxiliary`, selects on `validation`, is scored on `victims`."""
+    """Three disjoint pools: the attacker fits on `auxiliary`, selects on `validation`, is scored on `victims`.
+
+    Attributes:
+        auxiliary: senders whose attributes the attacker knows.
+        validation: further senders whose attributes it knows.
+        victims: the senders it attacks.
+        given_names: the names of the columns of `Pool.given`.
+        grants: what the observer is granted.
+    """
 
     auxiliary: Pool
     validation: Pool
     victims: Pool
     given_names: tuple[str, ...] = ()
     grants: frozenset[Capability] = EVERY_OBSERVER
+
+    def __repr__(self) -> str:
+        sizes = f"auxiliary={len(self.auxiliary)}, validation={len(self.validation)}, victims={len(self.victims)}"
+        return f"View({sizes}, dimensions={self.victims.vectors.shape[1]}, attributes={list(self.attribute_names)})"
 
     def require(self, needs: frozenset[Capability], who: str) -> None:
         """Refuse an attack that needs more than this observer saw."""
@@ -100,7 +122,7 @@ class View:
         validation: float = 0.2,
         victims: float = 0.3,
     ) -> View:
-        """Split one pile of labelled vectors at random, whole groups at a time.
+        """Split labelled vectors at random, whole groups at a time.
 
         The split is stratified by all attributes jointly, so that rare values reach every pool.
         """
@@ -112,16 +134,16 @@ class View:
 
     @classmethod
     def of_data(cls, data: AttributeData) -> View:
-        """Look at the features themselves: what x says about the attributes, by the data's own splits.
+        """Look at the features themselves: what x reveals about the attributes, by the splits of the data.
 
-        Where the data's splits cut through groups, the attacker loses the records of whom it attacks.
+        Where the splits cut through groups, the attacker loses the records of the groups that it attacks.
         """
         pool = _checked(data.x.reshape(len(data), -1), data.attributes, data.groups, None)
         return cls.apart(*(pool.take(data.rows(part)) for part in Split))
 
     @classmethod
     def apart(cls, auxiliary: Pool, validation: Pool, victims: Pool) -> View:
-        """Make a view of three pools; the attacker loses the records of groups that it attacks."""
+        """Return a view of three pools; the attacker loses the records of groups that it attacks."""
         validation = _apart(validation, victims)
         return cls(_apart(_apart(auxiliary, victims), validation), validation, victims)
 
@@ -159,7 +181,7 @@ class View:
 
 
 def _apart(pool: Pool, other: Pool) -> Pool:
-    """Leave out the records of groups that the other pool has, too."""
+    """Leave out the records of groups that are also in the other pool."""
     if pool.groups is None or other.groups is None:
         return pool
     return pool.take(~np.isin(pool.groups, other.groups))
@@ -181,17 +203,18 @@ def _checked(
     if not attributes:
         raise InputError("no attribute to attack: name at least one")
     matrix = np.asarray(vectors, dtype=np.float64)
-    known = None if given is None else np.asarray(given, dtype=np.float64)
+    given_columns = None if given is None else np.asarray(given, dtype=np.float64)
     if matrix.ndim == 1:
         matrix = matrix[:, None]
     matrix = matrix.reshape(len(matrix), -1)
-    for what, block in (("vectors", matrix), ("given columns", known)):
+    for what, block in (("vectors", matrix), ("given columns", given_columns)):
         if block is not None and not np.isfinite(block).all():
             row = int(np.flatnonzero(~np.isfinite(block).reshape(len(block), -1).all(axis=1))[0])
             raise InputError(f"{what} hold NaN or infinite values (first in row {row}); fill or remove them")
     lengths = {f"attribute {name!r}": len(attribute) for name, attribute in attributes.items()}
-    lengths |= {what: len(own) for what, own in (("groups", groups), ("given columns", known)) if own is not None}
+    further = (("groups", groups), ("given columns", given_columns))
+    lengths |= {what: len(block) for what, block in further if block is not None}
     for what, length in lengths.items():
         if length != len(matrix):
             raise InputError(f"{what}: {length} rows, but there are {len(matrix)} vectors; they must match row by row")
-    return Pool(matrix, attributes, groups, known)
+    return Pool(matrix, attributes, groups, given_columns)

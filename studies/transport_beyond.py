@@ -18,11 +18,12 @@ import numpy as np
 from scipy.optimize import linprog
 
 from fedveil.attacks import panel
-from fedveil.attacks.counts import attack_devices, attack_target
+from fedveil.attacks.polls import attack_devices, attack_target
 from fedveil.core.randomness import numpy_generator, torch_generator
 from fedveil.core.standardise import Standardiser
 from fedveil.data import AttributeData, Split, intersect, load
-from fedveil.federation.head_kinds import Lesson, fit_kind
+from fedveil.federation.heads import Lesson, fit_kind
+from fedveil.federation.records import prepare_shield
 from fedveil.shields.drop_columns import table_columns
 from fedveil.shields.transport import Transport
 from fedveil.shields.transport.columns import learn_columns
@@ -120,7 +121,8 @@ def cifar() -> Iterator[str]:
 def images(data: AttributeData, name: str, forms: tuple[tuple[str, float], ...]) -> Iterator[str]:
     """Measure each form and strength."""
     for form, strength in forms:
-        shield = Transport(name, codes=100, strength=strength, questions=60, images=form).prepared(data, 0)
+        transport = Transport(name, codes=100, strength=strength, questions=60, images=form)
+        shield = prepare_shield(transport, data, 0)
         vectors = shown(shield, data, 0)
         certified = ""
         if form == "codes":
@@ -136,7 +138,7 @@ def attributes() -> Iterator[str]:
     data = dataclasses.replace(data, attributes={**data.attributes, "sex × race": joint})
     weights = {name: weight for name, weight in WEIGHTS.items() if name in table_columns(data)}
     for hidden, keep, strength in ((["sex", "race"], {}, 1.0), (["sex", "race"], KEEP, 0.99), (["sex"], KEEP, 0.99)):
-        shield = Transport(
+        transport = Transport(
             hidden,
             keep,
             strength,
@@ -146,7 +148,8 @@ def attributes() -> Iterator[str]:
             epsilon=math.inf,
             questions=60,
             least=400 if len(hidden) == 1 else 30,
-        ).prepared(data, 0)
+        )
+        shield = prepare_shield(transport, data, 0)
         vectors = shown(shield, data, 0)
         bound = shield.certify(data, data.rows(Split.TEST), 0).bound
         yield (
@@ -162,7 +165,7 @@ def spending() -> Iterator[str]:
     for keep, strength, codes, seeds in (({}, 1.0, 40, 1), (KEEP, 0.99, 30, 3)):
         for epsilon in (math.inf, 8.0, 2.0):
             for seed in range(seeds):
-                shield = Transport(
+                transport = Transport(
                     "sex",
                     keep,
                     strength,
@@ -172,7 +175,8 @@ def spending() -> Iterator[str]:
                     questions=30,
                     weights=WEIGHTS,
                     epsilon=epsilon,
-                ).prepared(data, seed)
+                )
+                shield = prepare_shield(transport, data, seed)
                 vectors = shown(shield, data, seed)
                 bound = shield.certify(data, data.rows(Split.TEST), seed).bound
                 yield (

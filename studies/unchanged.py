@@ -292,13 +292,9 @@ def experiment(name: str) -> Callable[[Path], dict[str, Any]]:
     """Return what measures a small form of a preset's experiment, in this process."""
 
     def measure(folder: Path) -> dict[str, Any]:
-        import torch
-        from fedveil.reproductions import Kept, make_experiment
+        from fedveil_papers.kinds import make_experiment
 
-        torch.set_num_threads(1)
-        made = make_experiment(EXPERIMENTS[name], name)
-        made.check()
-        made.run(Kept(folder / name.replace("/", "-")), lambda what: None, [])
+        make_experiment(EXPERIMENTS[name], name).run(folder / name.replace("/", "-"))
         parts = sorted((folder / name.replace("/", "-") / "parts").glob("*.json"))
         listed = [dict(flat(json.loads(part.read_text())["figures"])) for part in parts]
         listed.sort(key=lambda part: json.dumps(part, sort_keys=True))

@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from published_data import published as published
+
+from fedveil.studies.runner import keep_workers
 
 # A busy machine is no failure, and two runs try the same cases. `pytest --hypothesis-profile=search` tries new ones.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None)
 settings.load_profile("repeatable")
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 
-
-def data_root() -> Path | None:
-    """Return FEDVEIL_DATA, or the folder shared/data beside the checkout, or None."""
-    chosen = os.environ.get("FEDVEIL_DATA")
-    if chosen:
-        return Path(chosen)
-    beside = REPOSITORY.parent / "shared" / "data"
-    return beside if beside.is_dir() else None
-
-
-@pytest.fixture
-def published(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Return a function that finds a published data set's folder, or skips the test aloud."""
-    root = data_root()
-
-    def find(name: str) -> Path:
-        if root is None or not (root / name).is_dir():
-            pytest.skip(f"the data set {name} is not here: set FEDVEIL_DATA")
-        monkeypatch.setenv("FEDVEIL_DATA", str(root))
-        return root / name
-
-    return find
+@pytest.fixture(scope="session", autouse=True)
+def kept_workers() -> Iterator[None]:
+    """Keep worker processes between tests: what they import takes seconds."""
+    with keep_workers():
+        yield
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import yaml
 import fedveil
 from fedveil.attacks import panel
 from fedveil.cli import app, main
+from fedveil.cli.further import add_commands
 from fedveil.core import plugins
 from fedveil.data import available, load
 from fedveil.federation import Federation
@@ -146,6 +147,13 @@ def test_the_recipes_for_a_game_and_a_shield_work(recipes: Path) -> None:
     assert run.history[-1].losses["encoder+decoder"] < run.history[0].losses["encoder+decoder"]
     assert 0 < run.history[-1].damage["linf"] <= 0.005 + 1e-6
     assert run.view("representations").victims.vectors.shape[1] == 4
+
+
+def test_the_recipe_for_a_command_works(recipes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = typer.Typer()
+    add_commands(commands)
+    commands(["count", "synthetic", "u"], standalone_mode=False)
+    assert capsys.readouterr().out == f"{len(load('synthetic', sensitive='u'))}\n"
 
 
 def test_the_page_on_leak_names_every_option_and_no_other() -> None:

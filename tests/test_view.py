@@ -64,3 +64,10 @@ def test_an_attack_that_needs_more_than_the_view_grants_is_refused():
 def test_vectors_that_do_not_fit_are_refused(vectors, options, says):
     with pytest.raises(InputError, match=says):
         View.of_vectors(vectors, {"u": Attribute.from_column("u", [0, 1, 0, 1])}, **options)
+
+
+def test_reprs_take_one_line():
+    codes = np.arange(50) % 2
+    view = View.of_vectors(np.zeros((50, 3)), {"u": Attribute.from_column("u", codes)})
+    assert repr(view) == "View(auxiliary=24, validation=10, victims=16, dimensions=3, attributes=['u'])"
+    assert repr(view.victims) == "Pool(vectors=16 × 3, attributes=['u'])"

@@ -1,10 +1,10 @@
-"""Make phones: one CSV of records each, and, for the auditor alone, whose phone it is.
+"""Create phones: a CSV of records for each, and, for the auditor alone, whose phone it is.
 
     python make_phones.py phones --count 8 --seed 0
 
 writes phones/0.csv … and phones/wearers.csv (phone, sex). A window's features are drawn around a mean that differs
-between people and, in the first eight features (height and step length speak in them), between women and men.
-The label depends on all features in the same way for everybody: nobody needs the sex to tell walking from resting.
+between people and, in the first eight features (which reflect height and step length), between women and men.
+The label depends on all features in the same way for everybody: sex is not needed to recognise walking.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def make_phone(path: Path, seed: int, number: int) -> str:
     sex = int(rng.integers(2))
     person = rng.normal(scale=0.4, size=FEATURES) + (0.35 if sex else -0.35) * gait
     x = rng.normal(size=(RECORDS, FEATURES)) + person
-    # Walking is told against the person's own mean: how active somebody is says nothing of the sex.
+    # Walking is relative to the person's mean: how active somebody is does not depend on the sex.
     y = (x - person) @ direction + rng.normal(scale=1.0, size=RECORDS) > 0
     header = ",".join([*(f"x{column}" for column in range(FEATURES)), "walking"])
     np.savetxt(path, np.column_stack([x, y]), delimiter=",", header=header, comments="", fmt="%.6g")
@@ -38,12 +38,13 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--count", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    asked.folder.mkdir(parents=True, exist_ok=True)
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
     lines = ["phone,sex"]
-    for number in range(asked.count):
-        lines.append(f"{number},{make_phone(asked.folder / f'{number}.csv', asked.seed, number)}")
-    (asked.folder / "wearers.csv").write_text("\n".join(lines) + "\n")
+    for number in range(arguments.count):
+        sex = make_phone(arguments.folder / f"{number}.csv", arguments.seed, number)
+        lines.append(f"{number},{sex}")
+    (arguments.folder / "wearers.csv").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

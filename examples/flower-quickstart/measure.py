@@ -1,11 +1,11 @@
-"""What the server of the example reads about phones' wearers from real, captured updates: before the mod and after it.
+"""What the example's server reads about phones' wearers from real, captured updates: before the mod and after it.
 
     python examples/flower-quickstart/measure.py [--runs 6] [--nodes 8] [--shadows 400] [--seed 0] [--json]
 
-Real SuperLink and SuperNodes on loopback run the app once as it is and once with two-lines.diff; capture.diff keeps
-what the server receives. After each run the phones get other wearers: runs × nodes victims in all. The attacker is
-the server: it has the app, the weights that it sent, and phones of its own (shadows) whose wearers it knows; it is
-trained anew on updates behind the same policy, chosen on validation shadows, and scored on the captured updates.
+A real SuperLink and SuperNodes on loopback run the app once unchanged and once with two-lines.diff; capture.diff keeps
+what the server receives. After each run the phones get other wearers: runs × nodes victims in total. The attacker is
+the server: it has the app, the weights that it sent, and phones (shadows) whose wearers it knows. It is trained on
+updates under the same policy, chosen on validation shadows, and scored on the captured updates.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def app_with(folder: Path, *changes: str) -> Path:
 
 
 def phone(folder: Path, seed: int, number: int, policy: Path) -> tuple[dict[str, str], int]:
-    """Make a phone with its policy; return its node config and its wearer's sex."""
+    """Create a phone with its policy; return its node config and its wearer's sex."""
     folder.mkdir(parents=True, exist_ok=True)
     sex = SEXES.index(make_phone(folder / "records.csv", seed, number))
     shutil.copy(policy, folder / "policy.toml")
@@ -66,9 +66,9 @@ def deployed(app: Path, work: Path, policy: Path, runs: int, nodes: int, seed: i
     configs = [phone(phones / str(node), seed, node, policy)[0] for node in range(nodes)]
     updates, sexes = [], []
     with Loopback(work / "loopback", nodes=configs) as loopback:
-        ids = {str(node.id): place for place, node in enumerate(loopback.started)}
+        ids = {str(node.id): number for number, node in enumerate(loopback.started)}
         for run in range(runs):
-            wearers = [phone(phones / str(place), seed, run * nodes + place, policy)[1] for place in range(nodes)]
+            wearers = [phone(phones / str(number), seed, run * nodes + number, policy)[1] for number in range(nodes)]
             into = work / f"captured-{run}"
             one_round = {"num-server-rounds": 1, "min-nodes": nodes, "capture": str(into), **SETTINGS}
             loopback.run_app(app, one_round, timeout=600)
@@ -79,7 +79,7 @@ def deployed(app: Path, work: Path, policy: Path, runs: int, nodes: int, seed: i
 
 
 def shadows(app: Path, work: Path, policy: Path, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Let the server's own phones train the first weights through the same app, mod and policy."""
+    """Have the server's phones train the first weights with the same app, mod and policy."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "quickstart"]:
         del sys.modules[name]
     sys.path.insert(0, str(app))
@@ -87,40 +87,42 @@ def shadows(app: Path, work: Path, policy: Path, count: int, seed: int) -> tuple
         from quickstart.client_app import app as client
         from quickstart.task import make_model
 
-        made = [phone(work / "shadows" / str(number), seed + 1000, number, policy) for number in range(count)]
+        phones = [phone(work / "shadows" / str(number), seed + 1000, number, policy) for number in range(count)]
         first = ArrayRecord(make_model().state_dict())
-        return shadow_updates(client, first, [config for config, _ in made], SETTINGS), np.array([s for _, s in made])
+        return shadow_updates(client, first, [config for config, _ in phones], SETTINGS), np.array(
+            [s for _, s in phones]
+        )
     finally:
         sys.path.remove(str(app))
 
 
 def judge(
-    known: np.ndarray, known_sex: np.ndarray, seen: Captured, victims: np.ndarray, sex: np.ndarray, seed: int
+    shadow: np.ndarray, shadow_sex: np.ndarray, seen: Captured, victims: np.ndarray, sex: np.ndarray, seed: int
 ) -> tuple[Judgement, str]:
     """Train attackers on shadows, choose features and attacker on validation shadows, try them on captured updates."""
-    split = np.arange(len(known)) < 0.7 * len(known)
-    found = []
+    split = np.arange(len(shadow)) < 0.7 * len(shadow)
+    judgements = []
     for how in FEATURES:
-        mean = known.mean(axis=0)
-        own, others = (
+        mean = shadow.mean(axis=0)
+        ours, others = (
             features(torch.from_numpy(block - (mean if how == "direction" else 0)), seen.segments, how).numpy()
-            for block in (known, victims)
+            for block in (shadow, victims)
         )
         pools = [
             Pool(block.astype(np.float64), {"sex": Attribute("sex", codes, SEXES)}, groups)
             for block, codes, groups in (
-                (own[split], known_sex[split], np.flatnonzero(split)),
-                (own[~split], known_sex[~split], np.flatnonzero(~split)),
-                (others, sex, len(known) + np.arange(len(sex))),
+                (ours[split], shadow_sex[split], np.flatnonzero(split)),
+                (ours[~split], shadow_sex[~split], np.flatnonzero(~split)),
+                (others, sex, len(shadow) + np.arange(len(sex))),
             )
         ]
         view = View(*pools, grants=EVERY_OBSERVER | {Capability.SENDERS})
-        found.append((panel(ATTACKERS, seed=seed, device="cpu").judge(view), how))
-    return max(found, key=lambda one: one[0].validation_leakage or 0.0)
+        judgements.append((panel(ATTACKERS, seed=seed, device="cpu").judge(view), how))
+    return max(judgements, key=lambda pair: pair[0].validation_leakage or 0.0)
 
 
 def accuracy(update: np.ndarray, folder: Path, seed: int) -> float:
-    """Return how well the model after one round tells walking from resting on fresh people's phones."""
+    """Return how well the model after one round recognises walking on phones of new people."""
     from quickstart.task import load_data, make_model
 
     model = make_model()
@@ -143,17 +145,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--policy", type=Path, default=HERE / "policy.toml")
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    answer: dict[str, Any] = {"seed": asked.seed, "victims": asked.runs * asked.nodes, "shadows": asked.shadows}
-    with tempfile.TemporaryDirectory() as place:
+    answer: dict[str, Any] = {
+        "seed": arguments.seed,
+        "victims": arguments.runs * arguments.nodes,
+        "shadows": arguments.shadows,
+    }
+    with tempfile.TemporaryDirectory() as scratch:
         for arm, changes in (("before", ["capture.diff"]), ("after", ["capture.diff", "two-lines.diff"])):
-            work = Path(place) / arm
+            work = Path(scratch) / arm
             app = app_with(work / "app", *changes)
-            known, known_sex = shadows(app, work, asked.policy, asked.shadows, asked.seed)
-            victims, sex, seen = deployed(app, work, asked.policy, asked.runs, asked.nodes, asked.seed)
-            judgement, how = judge(known, known_sex, seen, victims, sex, asked.seed)
-            read, useful = judgement.worst.balanced_accuracy, accuracy(victims.mean(axis=0), work, asked.seed)
+            shadow, shadow_sex = shadows(app, work, arguments.policy, arguments.shadows, arguments.seed)
+            victims, sex, seen = deployed(app, work, arguments.policy, arguments.runs, arguments.nodes, arguments.seed)
+            judgement, how = judge(shadow, shadow_sex, seen, victims, sex, arguments.seed)
+            read, useful = judgement.worst.balanced_accuracy, accuracy(victims.mean(axis=0), work, arguments.seed)
             answer[arm] = {
                 "balanced_accuracy": read.as_dict(),
                 "prior": judgement.prior.as_dict(),
@@ -164,9 +170,9 @@ def main() -> None:
             sys.stdout.write(
                 f"{arm}: sex read at {read.estimate:.3f} [{read.low:.3f}, {read.high:.3f}] (balanced accuracy; "
                 f"prior {judgement.prior.estimate:.3f}; {judgement.worst.name} on {how}), {len(sex)} victims; the "
-                f"model after one round is right on {useful:.3f} of fresh people's windows\n"
+                f"model after one round is right on {useful:.3f} of new people's windows\n"
             )
-    if asked.json:
+    if arguments.json:
         sys.stdout.write(json.dumps(answer) + "\n")
 
 

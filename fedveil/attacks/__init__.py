@@ -1,26 +1,36 @@
-"""Attackers: what a curious observer reads out of what left the devices.
+"""Attackers: what a curious observer infers from what left the devices.
 
-`attack.py` says what an attacker must do; one file holds each attacker; `panel.py` trains them all,
-chooses the strongest on validation and scores it on victims (`measures.py`, with bootstrap intervals). `floor.py` says
-what a task's label alone gives away.
+`attack.py` is the interface of an attacker on vectors, and each attacker has a file; `panel.py` trains several, chooses
+the strongest on validation and scores it on victims, with `trial.py` for one attacker and `fresh.py` for people on whom
+the defence was never fitted; `judgement.py` holds the result. `floor.py` says how well a task's label alone gives an
+attribute away. `reconstruction/` recovers whole inputs from gradients.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedveil.attacks.floor import floor as floor
-from fedveil.attacks.panel import FULL as FULL
-from fedveil.attacks.panel import QUICK as QUICK
-from fedveil.attacks.panel import Panel as Panel
-from fedveil.attacks.panel import panel as panel
 from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
+    from fedveil.attacks import reconstruction as reconstruction
     from fedveil.attacks.attack import Attack as Attack
     from fedveil.attacks.attack import Labelled as Labelled
+    from fedveil.attacks.cotrained import judge_cotrained as judge_cotrained
+    from fedveil.attacks.decensor import judge_decensoring as judge_decensoring
+    from fedveil.attacks.floor import floor as floor
     from fedveil.attacks.judgement import AttackerFigures as AttackerFigures
     from fedveil.attacks.judgement import Beyond as Beyond
+    from fedveil.attacks.judgement import Decensoring as Decensoring
     from fedveil.attacks.judgement import Judgement as Judgement
+    from fedveil.attacks.mutual_information import cross_fitted_information as cross_fitted_information
+    from fedveil.attacks.panel import FULL as FULL
+    from fedveil.attacks.panel import QUICK as QUICK
+    from fedveil.attacks.panel import Panel as Panel
+    from fedveil.attacks.panel import panel as panel
+    from fedveil.attacks.polls import DeviceFigures as DeviceFigures
+    from fedveil.attacks.polls import TargetFigures as TargetFigures
+    from fedveil.attacks.polls import attack_devices as attack_devices
+    from fedveil.attacks.polls import attack_target as attack_target
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -1,4 +1,4 @@
-"""What every attacker on vectors must be able to do."""
+"""The interface of every attacker on vectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from fedveil.view import EVERY_OBSERVER, Capability
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Vectors (standardised by the panel) with the codes 0 … K−1 of the attribute."""
+    """Vectors (standardised by the panel) with the codes 0 … K−1 of the attribute.
+
+    Attributes:
+        vectors: (n, d).
+        codes: (n,).
+    """
 
     vectors: FloatArray
     codes: IntArray
@@ -23,15 +28,18 @@ class Labelled:
     def __len__(self) -> int:
         return len(self.vectors)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} vectors of {self.vectors.shape[1]} numbers)"
+
 
 class Attack(ABC):
-    """An attacker that learns to read an attribute out of vectors.
+    """An attacker that learns to infer an attribute from vectors.
 
-    `fit` sees the attacker's own labelled vectors (auxiliary to learn from, validation to stop or tune
-    by), never the victims' labels. It must weigh the classes evenly: what it returns is judged by
-    balanced accuracy, and an unweighted attacker on an uneven attribute looks harmless. `needs` names what an
-    observer must have been granted; a view that grants less refuses the attack.
-    The panel calibrates the scores on validation afterwards, so they need not be probabilities.
+    `fit` sees the attacker's own labelled vectors (auxiliary ones to learn from, validation ones to stop or tune
+    by), never the victims' labels. It must weight the classes evenly: attackers are judged by balanced accuracy,
+    and an unweighted attacker looks harmless on an uneven attribute. `needs` names the capabilities that the
+    observer must have; a view that grants fewer refuses the attack. The panel calibrates the scores on validation
+    records afterwards, so they need not be probabilities.
     """
 
     name: ClassVar[str]
@@ -41,22 +49,25 @@ class Attack(ABC):
         self.seed = seed
         self.device = device
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(seed={self.seed}, device={self.device!r})"
+
     @abstractmethod
     def fit(self, auxiliary: Labelled, validation: Labelled, classes: int) -> None:
         """Learn from the attacker's labelled vectors."""
 
     @abstractmethod
     def scores(self, vectors: FloatArray) -> FloatArray:
-        """Return an (n, K) array: log-probabilities, or any score that grows with belief."""
+        """Return an (n, K) array: log-probabilities, or any score that is higher for a likelier value."""
 
 
 def log_probabilities(probabilities: npt.NDArray[np.floating]) -> FloatArray:
-    """Take logarithms, with a floor that keeps a tree's certain zero finite."""
+    """Return logarithms; a floor keeps those of zero, of which trees are capable, finite."""
     return np.log(np.clip(probabilities.astype(np.float64), 1e-4, 1.0))
 
 
 def evenly(data: Labelled, most: int, classes: int, rng: np.random.Generator) -> Labelled:
-    """Keep at most so many records, rare classes first: they are what a weighted attacker needs."""
+    """Return at most `most` of the records, and as many of the rare classes as possible."""
     if len(data) <= most:
         return data
     counts = np.bincount(data.codes, minlength=classes)

@@ -1,4 +1,4 @@
-"""Gradient-boosted trees: usually the strongest attacker on tables."""
+"""Gradient-boosted trees, usually the strongest attacker on tables."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ class Boosting(Attack):
 
     def fit(self, auxiliary: Labelled, validation: Labelled, classes: int) -> None:
         """Boost until the validation loss stalls."""
-        # The library's own binning takes half a minute once records are weighted; quantiles of the
-        # unweighted values serve as well, and columns that hold few values are left alone by it.
+        # scikit-learn's binning takes half a minute for weighted records. Quantiles of the unweighted values are as
+        # good, and scikit-learn does not bin columns of few values again.
         inner = np.linspace(0, 1, _BINS + 1)[1:-1]
         self.edges_ = [np.unique(np.quantile(column, inner)) for column in auxiliary.vectors.T]
         self.model_ = HistGradientBoostingClassifier(
             max_iter=200,
-            min_samples_leaf=int(
-                np.clip(len(auxiliary) // 40, 2, 20)
-            ),  # the library's 20 would refuse small sets a split
+            # the default of 20 would allow no split of a small set
+            min_samples_leaf=int(np.clip(len(auxiliary) // 40, 2, 20)),
             learning_rate=0.08,
             class_weight="balanced",
             early_stopping=True,
             n_iter_no_change=10,
             random_state=self.seed % 2**32,
         )
-        # Its threads wait for each other actively: beside a busy neighbour two are far slower than one.
+        # Its threads wait for each other actively: on a busy machine two are much slower than one.
         with threadpool_limits(1, user_api="openmp"):
             self.model_.fit(
                 self._binned(auxiliary.vectors),

@@ -1,7 +1,7 @@
-"""The co-trained attacker: the game's own adversary, as the papers scored privacy. Weak, and always labelled so.
+"""The co-trained attacker: the game's own adversary, by which the papers measure privacy. It is weak, and labelled so.
 
-The encoder has learned to fool exactly this adversary: a figure near the prior says nothing about one that is
-trained afterwards. It is reported beside the panel's retrained attackers to show how far the two lie apart.
+The encoder has learned to fool exactly this adversary, so a figure near the prior says nothing about an attacker that
+is trained afterwards. It is reported beside the panel's retrained attackers to show how much the two differ.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_DEVICES = 32
 def judge_cotrained(run: Run, attribute: str, *, draws: int = 1000, confidence: float = 0.95) -> AttackerFigures:
     """Score the game's own adversary on the test people, without retraining or calibration.
 
-    Where adversaries stay on their devices, the mean of their probabilities is taken over at most 32 of them.
+    If each device keeps its adversary, the probabilities of at most 32 of them are averaged.
     """
     labels = run.federation.data.attribute(attribute)
     rows = run.federation.data.rows(Split.TEST)
@@ -44,13 +44,14 @@ def judge_cotrained(run: Run, attribute: str, *, draws: int = 1000, confidence: 
     codes = labels.codes[rows]
     guesses = mean.argmax(axis=1)
     prior = labels.take(run.federation.data.rows(Split.TRAIN)).counts.astype(np.float64)
-    made = Predictions(codes, guesses, guesses, np.log(np.clip(mean, 1e-9, 1)), prior / prior.sum())
+    predictions = Predictions(codes, guesses, guesses, np.log(np.clip(mean, 1e-9, 1)), prior / prior.sum())
     groups = None if run.federation.data.groups is None else run.federation.data.groups[rows]
-    draws_of = resampled(made, groups, draws, numpy_generator(run.federation.seed, "cotrained", attribute))
-    found = figures_of(draws_of, made.recalls[0], counting_units(codes, len(labels.values), groups), confidence)
+    resamples = resampled(predictions, groups, draws, numpy_generator(run.federation.seed, "cotrained", attribute))
+    units = counting_units(codes, len(labels.values), groups)
+    figures = figures_of(resamples, predictions.recalls[0], units, confidence)
     names = ("accuracy", "gap", "balanced_accuracy", "auc", "advantage", "mutual_information_bits")
     return AttackerFigures(
         name=NAME,
-        **{name: found[name] for name in names},
+        **{name: figures[name] for name in names},
         validation_balanced_accuracy=float("nan"),
     )

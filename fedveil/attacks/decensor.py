@@ -1,4 +1,4 @@
-"""De-censoring (Song and Shmatikov 2020): first undo what an encoder hid, then read the attribute; and its control."""
+"""De-censoring (Song and Shmatikov 2020): first undo what an encoder hid, then infer the attribute; and its control."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import torch
 from torch import nn
 
 from fedveil.attacks.attack import Attack, Labelled
-from fedveil.attacks.judgement import AttackerFigures
+from fedveil.attacks.judgement import Decensoring
 from fedveil.attacks.trial import Question, Trial
 from fedveil.core.arrays import FloatArray
 from fedveil.core.errors import InputError
-from fedveil.core.figures import Estimate
 from fedveil.core.learning import Recipe, descend, fit_network, log_posterior
 from fedveil.core.measures import interval
 from fedveil.core.models import mlp, pick_device
@@ -23,7 +22,7 @@ from fedveil.core.standardise import Standardiser
 from fedveil.view import EVERY_OBSERVER, Capability, Pool, View
 
 WIDTH = 64
-"""Features of the auxiliary encoder: what a censored representation is brought back to."""
+"""Features of the auxiliary encoder, which a censored representation is mapped back to."""
 
 REACH = 128
 """Hidden units of the map back."""
@@ -31,17 +30,17 @@ REACH = 128
 
 @dataclass(frozen=True, eq=False)
 class Informed(Labelled):
-    """Labelled vectors with the inputs that stand behind them, standardised."""
+    """Labelled vectors with the inputs that they were computed from, standardised."""
 
     inputs: FloatArray
 
 
 class Decensor(Attack):
-    """Train E∘C for u on auxiliary (x, u); learn T with ‖T(r) − E(x)‖²; then read u from T(r).
+    """Train C∘E for u on auxiliary (x, u); learn T by minimising ‖T(r) − E(x)‖²; then infer u from T(r).
 
-    Symbols: r the censored vector, x what stands behind it, E the auxiliary encoder, C its classifier, T the map back.
-    What it adds over an attacker on r alone is the target E(x), which says where to look. It has no information about
-    victims that r does not hold: it must be compared with `EqualCapacity`, not with a smaller attacker.
+    Symbols: r the censored vector, x its input, E the auxiliary encoder, C its classifier, T the map back.
+    Its advantage over an attacker on r alone is the target E(x), which shows where to look. It has no information about
+    victims beyond r, so it must be compared with `EqualCapacity`, not with a smaller attacker.
     """
 
     name = "decensor"
@@ -49,12 +48,12 @@ class Decensor(Attack):
     recipe = Recipe(hidden=(WIDTH,), learning_rate=1e-3, patience=15)
 
     def fit(self, auxiliary: Labelled, validation: Labelled, classes: int) -> None:
-        """Learn E on inputs, T on pairs of vector and input, and the attack on what T gives back."""
+        """Learn E on inputs, T on pairs of vector and input, and the attack on T's outputs."""
         if not isinstance(auxiliary, Informed) or not isinstance(validation, Informed):
-            raise InputError("decensor: the vectors come without inputs; judge_decensoring(view, …) brings them")
+            raise InputError("decensor: these vectors have no inputs; call judge_decensoring(view, …), which adds them")
         pools = (auxiliary, validation)
-        aims = [(pool.inputs, pool.codes) for pool in pools]
-        encoder = self._network(aims[0], aims[1], classes, "encoder")
+        inputs = [(pool.inputs, pool.codes) for pool in pools]
+        encoder = self._network(inputs[0], inputs[1], classes, "encoder")
         features = [_outputs(encoder[:-1], pool.inputs) for pool in pools]
         scale = Standardiser.fit(features[0])
         self.back_ = fit_map(
@@ -78,9 +77,9 @@ class Decensor(Attack):
 
 
 class EqualCapacity(Attack):
-    """The control: one network with the layers of T and of the attack behind it, trained on r and u alone.
+    """The control: one network with the layers of T and of the attack, trained on r and u alone.
 
-    It may take as many epochs as T and the attack together: with fewer, what is only training looks like a gain.
+    It may take as many epochs as T and the attack together; with fewer, longer training would look like a gain.
     """
 
     name = "equal capacity"
@@ -100,45 +99,26 @@ TITLES: dict[type[Attack], str] = {
     Decensor: "de-censoring",
     EqualCapacity: "equal capacity (de-censoring's control)",
 }
-"""What the two are called beside a panel's attackers."""
-
-
-@dataclass(frozen=True)
-class Decensoring:
-    """What de-censoring reads, what an attacker of equal capacity reads, and the difference, paired over victims."""
-
-    attribute: str
-    attack: AttackerFigures
-    control: AttackerFigures
-    gain: Estimate
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "attribute": self.attribute,
-            "attack": self.attack.as_dict(),
-            "control": self.control.as_dict(),
-            "gain": self.gain.as_dict(),
-        }
+"""The names of the two beside a panel's attackers."""
 
 
 def judge_decensoring(
     view: View, attribute: str, *, seed: int = 0, draws: int = 1000, confidence: float = 0.95, device: str = "auto"
 ) -> Decensoring:
-    """Attack with and without de-censoring; the view must hold inputs: `released_view(run, inputs=True)`.
+    """Attack with and without de-censoring; the view must include inputs: `released_view(run, inputs=True)`.
 
     Both attackers are calibrated on validation and scored on the same victims, by the same bootstrap draws. All
     figures are estimates; the gain is in balanced accuracy.
     """
     view.require(Decensor.needs, "de-censoring")
-    asked = view.about(attribute)
-    question = Question.ask(asked, attribute, lambda pool: pool.vectors)
-    scale = Standardiser.fit(_inputs(asked.auxiliary))
-    known = [
-        Informed(own.vectors, own.codes, scale.apply(_inputs(pool)))
-        for own, pool in ((question.auxiliary, asked.auxiliary), (question.validation, asked.validation))
-    ]
-    question = replace(question, auxiliary=known[0], validation=known[1])
+    labelled = view.about(attribute)
+    question = Question.ask(labelled, attribute, lambda pool: pool.vectors)
+    scale = Standardiser.fit(_inputs(labelled.auxiliary))
+    auxiliary, validation = (
+        Informed(vectors.vectors, vectors.codes, scale.apply(_inputs(pool)))
+        for vectors, pool in ((question.auxiliary, labelled.auxiliary), (question.validation, labelled.validation))
+    )
+    question = replace(question, auxiliary=auxiliary, validation=validation)
     trials = []
     for kind, title in TITLES.items():
         attacker: Attack = kind(seed=child_seed(seed, kind.name, attribute), device=device)
@@ -152,25 +132,24 @@ def fit_map(
     train: tuple[FloatArray, FloatArray], validation: tuple[FloatArray, FloatArray], *, seed: int, device: str = "auto"
 ) -> nn.Module:
     """Learn T by Adam on the squared error; the epoch with the lowest validation error is kept."""
-    place, generator, recipe = pick_device(device), torch_generator(seed, "network"), Decensor.recipe
-    pairs = [
-        (torch.as_tensor(r, dtype=torch.float32, device=place), torch.as_tensor(aim, dtype=torch.float32, device=place))
-        for r, aim in (train, validation)
-    ]
-    model = mlp([pairs[0][0].shape[1], REACH, pairs[0][1].shape[1]], generator).to(place)
+    torch_device, generator, recipe = pick_device(device), torch_generator(seed, "network"), Decensor.recipe
+
+    def tensor(values: FloatArray) -> torch.Tensor:
+        return torch.as_tensor(values, dtype=torch.float32, device=torch_device)
+
+    pairs = [(tensor(r), tensor(features)) for r, features in (train, validation)]
+    model = mlp([pairs[0][0].shape[1], REACH, pairs[0][1].shape[1]], generator).to(torch_device)
     return descend(model, pairs[0], pairs[1], nn.MSELoss(), recipe, 2 * recipe.most_epochs, generator)
 
 
 def _outputs(model: nn.Module, vectors: FloatArray) -> FloatArray:
-    place = next(model.parameters()).device
+    device = next(model.parameters()).device
     with torch.no_grad():
-        parts = torch.split(torch.as_tensor(vectors, dtype=torch.float32, device=place), 8192)
+        parts = torch.split(torch.as_tensor(vectors, dtype=torch.float32, device=device), 8192)
         return torch.cat([model(part) for part in parts]).cpu().numpy().astype(np.float64)
 
 
 def _inputs(pool: Pool) -> FloatArray:
     if pool.inputs is None:
-        raise InputError(
-            "de-censoring: the attacker's own people come without inputs; use released_view(run, inputs=True)"
-        )
+        raise InputError("de-censoring: the attacker's people have no inputs; use released_view(run, inputs=True)")
     return np.asarray(pool.inputs, dtype=np.float64)

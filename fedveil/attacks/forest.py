@@ -1,4 +1,4 @@
-"""Random forest (120 trees, as RecUP-FL's attacker)."""
+"""Random forest (120 trees, like RecUP-FL's attacker)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Forest(Attack):
             n_jobs=-1,
             random_state=self.seed % 2**32,
         ).fit(auxiliary.vectors.astype("float32"), auxiliary.codes)
-        self.model_.n_jobs = 1  # threads would add up the votes in any order, and the last bits would differ
+        self.model_.n_jobs = 1  # several threads sum the votes in varying order, and the last bits would differ
 
     def scores(self, vectors: FloatArray) -> FloatArray:
         """Return the logarithm of the votes."""

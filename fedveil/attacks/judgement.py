@@ -1,4 +1,4 @@
-"""What a panel found: figures, each an estimate against the attackers tried, never a guarantee."""
+"""A panel's findings: every figure is an estimate against the attackers tried, never a guarantee."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ from fedveil.core.arrays import FloatArray
 from fedveil.core.figures import Estimate
 
 FRESH = " (fresh people)"
-"""What stands behind the name of an attacker who learned from people whom the defence was never fitted on."""
+"""Ends the name of an attacker that learned from people on whom the defence was never fitted."""
 
 
 @dataclass(frozen=True)
 class AttackerFigures:
-    """One attacker's figures on the victims; `validation_balanced_accuracy` is what it was chosen by."""
+    """One attacker's figures on the victims.
+
+    Attributes:
+        name: the attacker's name.
+        accuracy: the share of right guesses.
+        gap: accuracy minus prior.
+        balanced_accuracy: the mean over values of the share of right guesses.
+        auc: the mean over values of the area under the ROC curve.
+        advantage: (K · balanced accuracy − 1)/(K − 1).
+        mutual_information_bits: a lower bound on I(u; r), estimated.
+        validation_balanced_accuracy: the figure by which it was chosen.
+    """
 
     name: str
     accuracy: Estimate
@@ -29,15 +40,24 @@ class AttackerFigures:
     mutual_information_bits: Estimate
     validation_balanced_accuracy: float
 
+    def __repr__(self) -> str:
+        return f"AttackerFigures({self.name!r}, balanced accuracy {self.balanced_accuracy}, accuracy {self.accuracy})"
+
     def as_dict(self) -> dict[str, Any]:
-        """Return the form that `--json` prints."""
+        """Return the figures in the form of every `--json` output."""
         figures = {name: value.as_dict() for name, value in vars(self).items() if isinstance(value, Estimate)}
         return {"name": self.name, **figures, "validation_balanced_accuracy": self.validation_balanced_accuracy}
 
 
 @dataclass(frozen=True)
 class Beyond:
-    """What the vectors add to columns that the attacker knew already (paired over the same victims)."""
+    """What the vectors add to columns that the attacker already knew, paired over the same victims.
+
+    Attributes:
+        columns: the columns' names.
+        baseline: the figures of the strongest attacker that saw these columns alone.
+        balanced_accuracy, auc, mutual_information_bits: the differences to the baseline.
+    """
 
     columns: tuple[str, ...]
     baseline: AttackerFigures
@@ -46,7 +66,7 @@ class Beyond:
     mutual_information_bits: Estimate
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the form that `--json` prints."""
+        """Return the differences in the form of every `--json` output."""
         return {
             "columns": list(self.columns),
             "baseline": self.baseline.as_dict(),
@@ -63,17 +83,20 @@ class Judgement:
     Attributes:
         attribute, classes: the attribute and its values' names.
         n: labelled records by pool: auxiliary, validation, victims.
+        unlabelled: how many records were left out because they have no value.
         groups: how many groups the victims form, or None.
         prior: accuracy of always guessing the most frequent value.
         attackers: all that were tried, strongest first by validation.
         mutual_information_bits: of the attacker whose posterior was best on validation; a lower bound, estimated.
+        mutual_information_attacker: that attacker's name.
         detectable_advantage: the smallest advantage this many victims could have shown (power .8).
-        p_value: of a balanced accuracy this high, were there nothing to read.
-        adjusted_p_value: the same, corrected (Holm) for all attributes asked about at once.
-        confidence: level of the intervals; above .95 where several attributes share the error (Bonferroni).
-        validation_leakage: balanced accuracy on validation people of the panel's choice: what a choice between
-            releases may look at, also where an attacker counts who learned from test people.
-        beyond: what the vectors add to what the attacker knew, where columns were given.
+        p_value: of a balanced accuracy this high if the vectors carried no information.
+        adjusted_p_value: the same, corrected (Holm) for all attributes that are judged together.
+        confidence: level of the intervals; above .95 if several attributes share the error (Bonferroni).
+        seed: all randomness derives from it.
+        validation_leakage: balanced accuracy, on validation people, of the attacker that the panel chose. Only this
+            figure may decide between releases, also if the attacker that counts learned from test people.
+        beyond: what the vectors add to what the attacker knew, if columns were given.
         draws: "balanced_accuracy" and "accuracy" of the strongest attacker on the victims (entry 0) and on each
             bootstrap draw of them. For one seed and attribute the draws are the same victims, so differences
             between judgements of the same people are paired.
@@ -97,14 +120,18 @@ class Judgement:
     beyond: Beyond | None = None
     draws: dict[str, FloatArray] = field(default_factory=dict, repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        worst = self.worst
+        return f"Judgement({self.attribute!r}, {worst.name}: balanced accuracy {worst.balanced_accuracy})"
+
     @property
     def worst(self) -> AttackerFigures:
-        """The attacker that counts: chosen on validation; with fresh ones, of both choices the one who reads more."""
+        """The attacker that counts: the one chosen on validation, or the chosen fresh one if it guesses better."""
         return self.attackers[0]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the form that `--json` prints."""
-        found: dict[str, Any] = {
+        """Return the judgement in the form of every `--json` output."""
+        figures: dict[str, Any] = {
             "attribute": self.attribute,
             "n": sum(self.n),
             "classes": list(self.classes),
@@ -123,17 +150,17 @@ class Judgement:
             "seed": self.seed,
             "kind": "estimate, against the attackers tried",
         }
-        return found | ({"beyond": self.beyond.as_dict()} if self.beyond else {})
+        return figures | ({"beyond": self.beyond.as_dict()} if self.beyond else {})
 
     def _selected_by(self) -> dict[str, float]:
-        """Return the figure on validation people that stands beside the attacker that counts."""
+        """Return the figure on validation people to show with the attacker that counts."""
         return {} if self.validation_leakage is None else {"validation_balanced_accuracy": self.validation_leakage}
 
     def in_words(self) -> list[str]:
-        """Say what the figures mean, a line each."""
+        """Return what the figures mean, as sentences."""
         worst, chance = self.worst, 1 / len(self.classes)
         p_value = f"p = {self.adjusted_p_value:.2g}" if self.adjusted_p_value > 1e-12 else "p < 1e-12"
-        chosen = "of its kind and the panel's the stronger" if worst.name.endswith(FRESH) else "chosen on validation"
+        chosen = "stronger than the panel's choice" if worst.name.endswith(FRESH) else "chosen on validation"
         lines = [
             f"{self.attribute}: the strongest attacker ({worst.name}, {chosen}) reads it at balanced "
             f"accuracy {worst.balanced_accuracy.estimate:.3f}, where guessing gives {chance:.3f}, and gains "
@@ -165,8 +192,34 @@ class Judgement:
         )
 
 
+@dataclass(frozen=True)
+class Decensoring:
+    """The figures of de-censoring and of an attacker of equal capacity, and the difference, paired over victims.
+
+    Attributes:
+        attribute: the attribute that was attacked.
+        attack: the figures of de-censoring.
+        control: the figures of the attacker of equal capacity.
+        gain: the difference in balanced accuracy.
+    """
+
+    attribute: str
+    attack: AttackerFigures
+    control: AttackerFigures
+    gain: Estimate
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "attribute": self.attribute,
+            "attack": self.attack.as_dict(),
+            "control": self.control.as_dict(),
+            "gain": self.gain.as_dict(),
+        }
+
+
 def as_table(judgement: Judgement) -> Table:
-    """Lay a judgement out for the terminal, strongest attacker first."""
+    """Return a judgement as a table for the terminal, strongest attacker first."""
     level = f"{100 * judgement.confidence:.4g}%"
     table = Table(title=Text(f"What the vectors say about {judgement.attribute}"), title_justify="left")
     table.add_column("attacker")
@@ -181,7 +234,7 @@ def as_table(judgement: Judgement) -> Table:
             attacker.mutual_information_bits,
         )
         table.add_row(Text(attacker.name), *map(str, figures), style="bold" if rank == 0 else None)
-    chance, fresh = 1 / len(judgement.classes), any(one.name.endswith(FRESH) for one in judgement.attackers)
+    chance, fresh = 1 / len(judgement.classes), any(attacker.name.endswith(FRESH) for attacker in judgement.attackers)
     table.add_row(
         "(guessing)", f"{chance:.3f}", f"{judgement.prior.estimate:.3f}", "0.500", "0.000", "0.000", style="dim"
     )

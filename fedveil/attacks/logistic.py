@@ -19,8 +19,8 @@ _MOST_DIRECTIONS = 1_000
 class Logistic(Attack):
     """Class-weighted multinomial logistic regression on the vectors and on their whitened form.
 
-    Penalty and form are chosen on validation. Whitening gives every direction of the data unit variance: what is
-    written in the small difference of two large columns is read there, and would drown in the penalty otherwise.
+    Penalty and form are chosen on validation. Whitening gives every direction of the data unit variance, so that a
+    signal in the small difference of two large columns is found, which the penalty would suppress otherwise.
     """
 
     name = "logistic"
@@ -28,7 +28,7 @@ class Logistic(Attack):
     whitened_penalties = (0.01, 10.0)
 
     def fit(self, auxiliary: Labelled, validation: Labelled, classes: int) -> None:
-        """Fit one model per form and penalty; keep the best on validation, ties going to the lower log-loss."""
+        """Fit one model per form and penalty; keep the best on validation, by log-loss if several are equal."""
         self.mean_ = auxiliary.vectors.mean(axis=0)
         directions = _whitening(auxiliary.vectors - self.mean_)
         forms: list[tuple[FloatArray | None, tuple[float, ...]]] = [(None, self.inverse_penalties)]
@@ -37,11 +37,11 @@ class Logistic(Attack):
         best = (-np.inf, -np.inf)
         even = compute_sample_weight("balanced", validation.codes)
         for form, penalties in forms:
-            learned, judged = self._seen(auxiliary.vectors, form), self._seen(validation.vectors, form)
+            learned, judged = self._in_form(auxiliary.vectors, form), self._in_form(validation.vectors, form)
             for penalty in penalties:
                 model = LogisticRegression(C=penalty, class_weight="balanced", max_iter=300)
                 with warnings.catch_warnings():
-                    # An attacker stopped short of the optimum is judged by validation like any other.
+                    # A model that has not converged is judged on validation like any other.
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     model.fit(learned, auxiliary.codes)
                 posterior = model.predict_proba(judged)
@@ -53,16 +53,16 @@ class Logistic(Attack):
                     best, self.model_, self.form_ = merit, model, form
 
     def scores(self, vectors: FloatArray) -> FloatArray:
-        """Return log-probabilities; one too small for a float counts as the smallest there is, not as −∞."""
-        posterior = self.model_.predict_proba(self._seen(vectors, self.form_))
+        """Return log-probabilities; one that is too small for a float becomes the smallest float, not −∞."""
+        posterior = self.model_.predict_proba(self._in_form(vectors, self.form_))
         return np.asarray(np.log(np.maximum(posterior, np.finfo(np.float64).tiny)), dtype=np.float64)
 
-    def _seen(self, vectors: FloatArray, form: FloatArray | None) -> FloatArray:
+    def _in_form(self, vectors: FloatArray, form: FloatArray | None) -> FloatArray:
         return vectors if form is None else (vectors - self.mean_) @ form
 
 
 def _whitening(centred: FloatArray) -> FloatArray | None:
-    """Return the map to unit variance in every direction that varies; None where there are too many to tell."""
+    """Return the map to unit variance in every direction that varies; None if there are too many to estimate."""
     n, columns = centred.shape
     if columns > _MOST_DIRECTIONS or n <= columns or columns < 2:
         return None

@@ -1,4 +1,4 @@
-"""The panel: several attackers of different kinds, the strongest chosen on validation, trials on victims."""
+"""The panel: several attackers of different kinds; the strongest is chosen on validation and scored on victims."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from fedveil.core.randomness import child_seed, numpy_generator
 from fedveil.view import Pool, View
 
 FULL = ("logistic", "mlp-small", "mlp-large", "rbf-svm", "forest", "boosting")
+"""The attackers of `panel("full")`."""
 QUICK = ("logistic", "mlp-small", "boosting")
+"""The attackers of `panel("quick")`, for demonstrations."""
 
 
 @dataclass(frozen=True)
 class Panel:
     """Attackers by name ("fedveil.attacks" entry points), and how they are judged.
 
-    Every attacker is trained anew on the auxiliary pool, calibrated and ranked on validation by balanced
-    accuracy, and trials on victims it has never seen. All figures are estimates.
+    Every attacker is trained on the auxiliary pool, calibrated and ranked by balanced accuracy on the validation
+    pool, and scored on victims that it has never seen. All figures are estimates.
 
     Attributes:
         attackers: names of the attackers to try.
@@ -36,10 +38,10 @@ class Panel:
         draws: bootstrap draws behind each interval.
         confidence: level of the intervals, shared among the attributes that are judged together.
         device: where networks are trained.
-        fresh: try every attacker on fresh people, too: see `fedveil.attacks.fresh`. Of the panel's choice and the
-            fresh ones', the one that reads more of the victims counts; since that looks at two, all intervals are at
-            1 − (1 − confidence) / 2 and the p-value is doubled (Bonferroni).
-        progress: called with a line whenever an attacker starts.
+        fresh: also train every attacker on fresh people: see `fedveil.attacks.fresh`. Of the attacker chosen from
+            the panel and the one chosen from the fresh ones, the one that guesses the victims better counts. Since
+            that compares two, all intervals are at 1 − (1 − confidence) / 2 and the p-value is doubled (Bonferroni).
+        progress: called with a line of text whenever an attacker starts.
     """
 
     attackers: tuple[str, ...] = FULL
@@ -52,12 +54,12 @@ class Panel:
 
     def __post_init__(self) -> None:
         if not self.attackers:
-            raise InputError("a panel needs at least one attacker")
+            raise InputError("panel: has no attackers; name at least one")
         if self.draws < 100 or not 0 < self.confidence < 1:
             raise InputError(f"panel: draws must be at least 100 (got {self.draws}), confidence in (0, 1)")
 
     def judge(self, view: View, attribute: str | None = None) -> Judgement:
-        """Judge one attribute; the view's only one where none is named."""
+        """Judge one attribute; if none is named, the only one of the view."""
         if attribute is None:
             if len(view.attribute_names) != 1:
                 raise InputError(f"name the attribute to judge, one of: {', '.join(view.attribute_names)}")
@@ -72,29 +74,30 @@ class Panel:
         """
         names = view.attribute_names
         for name in names:
-            view.about(name)  # refuse what cannot be judged before minutes are spent on the rest
+            view.about(name)  # refuse what cannot be judged before spending minutes on the rest
         level = 1 - (1 - self.confidence) / len(names)
         judgements = [self._judge(view, name, level) for name in names]
         adjusted = holm([judgement.p_value for judgement in judgements])
-        found = [replace(j, adjusted_p_value=p) for j, p in zip(judgements, adjusted, strict=True)]
-        return sorted(found, key=lambda j: -j.worst.advantage.estimate)
+        corrected = [replace(j, adjusted_p_value=p) for j, p in zip(judgements, adjusted, strict=True)]
+        return sorted(corrected, key=lambda judgement: -judgement.worst.advantage.estimate)
 
     def _judge(self, view: View, attribute: str, confidence: float) -> Judgement:
         looks = 2 if self.fresh else 1
         confidence = 1 - (1 - confidence) / looks
         pools = (view.auxiliary, view.validation, view.victims)
-        asked = view.about(attribute)
-        labels = asked.victims.attributes[attribute]
-        classes, groups = len(labels.values), asked.victims.groups
-        trials = self._try_all(asked, attribute, _everything)
-        if asked.victims.given is not None:  # more columns can also confuse: who ignores them is an attacker, too
-            trials += self._try_all(asked, attribute, _vectors_only, " (vectors alone)")
+        labelled = view.about(attribute)
+        labels = labelled.victims.attributes[attribute]
+        sizes = (len(labelled.auxiliary), len(labelled.validation), len(labelled.victims))
+        classes, groups = len(labels.values), labelled.victims.groups
+        trials = self._try_all(labelled, attribute, _everything)
+        if labelled.victims.given is not None:  # further columns can also mislead, so some attackers ignore them
+            trials += self._try_all(labelled, attribute, _vectors_only, " (vectors alone)")
         ranked = sorted(trials, key=lambda trial: -trial.validation_balanced_accuracy)
-        others = self._try_fresh(asked, attribute) if self.fresh else []
+        others = self._try_fresh(labelled, attribute) if self.fresh else []
         informed = max(trials, key=lambda trial: trial.validation_information)
         beyond = None
-        if asked.victims.given is not None:
-            baseline = self._try_all(asked, attribute, _given_only)
+        if labelled.victims.given is not None:
+            baseline = self._try_all(labelled, attribute, _given_only)
             beyond = _beyond(ranked[0], informed, baseline, confidence, view.given_names)
         selected, ranked = ranked[0].validation_balanced_accuracy, _counted(ranked, others)
         worst_draws = ranked[0].draws["balanced_accuracy"]
@@ -103,11 +106,11 @@ class Panel:
         return Judgement(
             attribute=attribute,
             classes=labels.values,
-            n=(len(asked.auxiliary), len(asked.validation), len(asked.victims)),
-            unlabelled=sum(map(len, pools)) - len(asked.auxiliary) - len(asked.validation) - len(asked.victims),
+            n=sizes,
+            unlabelled=sum(map(len, pools)) - sum(sizes),
             groups=None if groups is None else len(np.unique(groups)),
             prior=interval(ranked[0].draws["prior"], confidence),
-            attackers=tuple(one.figures(confidence) for one in ranked),
+            attackers=tuple(trial.figures(confidence) for trial in ranked),
             validation_leakage=selected,
             mutual_information_bits=interval(informed.draws["mutual_information_bits"], confidence),
             mutual_information_attacker=informed.name,
@@ -120,29 +123,29 @@ class Panel:
             draws={name: ranked[0].draws[name] for name in ("balanced_accuracy", "accuracy")},
         )
 
-    def _try_fresh(self, asked: View, attribute: str) -> list[Trial]:
-        """Try every attacker on people whom the defence was never fitted on, the one that counts among them first."""
-        check_enough(asked.victims, attribute)
+    def _try_fresh(self, view: View, attribute: str) -> list[Trial]:
+        """Try every attacker on people on whom the defence was never fitted; the chosen one first."""
+        check_enough(view.victims, attribute)
         crossed = CrossTrial(self.seed, self.draws, lambda: numpy_generator(self.seed, "bootstrap", attribute))
         trials = []
         for name in self.attackers:
             if self.progress:
                 self.progress(f"{attribute}: {name}{FRESH}")
-            trials.append(crossed.run(name, self._maker(asked, attribute, name), asked, attribute, _everything))
+            trials.append(crossed.run(name, self._maker(view, attribute, name), view, attribute, _everything))
         return sorted(trials, key=lambda trial: -trial.validation_balanced_accuracy)
 
-    def _maker(self, asked: View, attribute: str, name: str) -> Callable[[], Attack]:
+    def _maker(self, view: View, attribute: str, name: str) -> Callable[[], Attack]:
         kind = plugins.load("fedveil.attacks", name, Attack)
-        asked.require(kind.needs, f"attacker {name!r}")
+        view.require(kind.needs, f"attacker {name!r}")
         return lambda: kind(seed=child_seed(self.seed, "attack", attribute, name), device=self.device)
 
-    def _try_all(self, asked: View, attribute: str, look: Callable[[Pool], FloatArray], note: str = "") -> list[Trial]:
-        question = Question.ask(asked, attribute, look)
+    def _try_all(self, view: View, attribute: str, look: Callable[[Pool], FloatArray], note: str = "") -> list[Trial]:
+        question = Question.ask(view, attribute, look)
         trials = []
         for name in self.attackers:
             if self.progress:
                 self.progress(f"{attribute}: {name}")
-            attack = self._maker(asked, attribute, name)()
+            attack = self._maker(view, attribute, name)()
             # The same draws for every attacker on an attribute, so that differences are paired.
             rng = numpy_generator(self.seed, "bootstrap", attribute)
             trials.append(Trial.run(name + note, attack, question, self.draws, rng))
@@ -154,10 +157,10 @@ def panel(kind: str | Sequence[str] = "full", **settings: object) -> Panel:
     presets = {"full": FULL, "quick": QUICK}
     listed = presets.get(kind) or kind.split(",") if isinstance(kind, str) else kind
     names = list(dict.fromkeys(name.strip() for name in listed))
-    known = plugins.found("fedveil.attacks")
+    registered = plugins.registered("fedveil.attacks")
     for name in names:
-        if name not in known:
-            raise InputError(f"panel: {name!r} is no attacker: {nearest(name, [*presets, *known])}")
+        if name not in registered:
+            raise InputError(f"panel: {name!r} is not an attacker: {nearest(name, [*presets, *registered])}")
     return Panel(attackers=tuple(names), **settings)  # type: ignore[arg-type]
 
 
@@ -176,7 +179,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _counted(ranked: list[Trial], fresh: list[Trial]) -> list[Trial]:
-    """Return all trials, first the one that counts: of both first ones, who reads more of the victims."""
+    """Return all trials, first the one that counts: of the two first ones, that with the better guesses on victims."""
     chosen = max([*ranked[:1], *fresh[:1]], key=lambda trial: float(trial.draws["balanced_accuracy"][0]))
     return [chosen, *(trial for trial in (*ranked, *fresh) if trial is not chosen)]
 
@@ -197,15 +200,15 @@ def _given_only(pool: Pool) -> FloatArray:
 def _beyond(
     worst: Trial, informed: Trial, baseline: list[Trial], confidence: float, columns: tuple[str, ...]
 ) -> Beyond:
-    """Compare with attackers who saw the given columns only; every draw is shared, so differences are paired."""
-    known = max(baseline, key=lambda trial: trial.validation_balanced_accuracy)
-    known_informed = max(baseline, key=lambda trial: trial.validation_information)
-    added = {name: worst.draws[name] - known.draws[name] for name in ("balanced_accuracy", "auc")}
+    """Compare with attackers that saw only the given columns; all draws are shared, so differences are paired."""
+    strongest = max(baseline, key=lambda trial: trial.validation_balanced_accuracy)
+    best_informed = max(baseline, key=lambda trial: trial.validation_information)
+    added = {name: worst.draws[name] - strongest.draws[name] for name in ("balanced_accuracy", "auc")}
     bits = "raw_information"
-    conditional = np.maximum(informed.draws[bits] - known_informed.draws[bits], 0)
+    conditional = np.maximum(informed.draws[bits] - best_informed.draws[bits], 0)
     return Beyond(
         columns=columns,
-        baseline=known.figures(confidence),
+        baseline=strongest.figures(confidence),
         balanced_accuracy=interval(added["balanced_accuracy"], confidence),
         auc=interval(added["auc"], confidence),
         mutual_information_bits=interval(conditional, confidence),

@@ -11,13 +11,13 @@ from fedveil.core.randomness import numpy_generator
 
 
 class RBFSVM(Attack):
-    """Class-weighted RBF SVM on at most 5,000 vectors: its cost grows with their square."""
+    """Class-weighted RBF SVM on at most 5,000 vectors, since its cost grows with the square of their number."""
 
     name = "rbf-svm"
     most_vectors = 5_000
 
     def fit(self, auxiliary: Labelled, validation: Labelled, classes: int) -> None:
-        """Fit on an evenly drawn part of the auxiliary vectors."""
+        """Fit on a part of the auxiliary vectors that is drawn evenly over classes."""
         part = evenly(auxiliary, self.most_vectors, classes, numpy_generator(self.seed, "subsample"))
         self.model_ = SVC(class_weight="balanced", decision_function_shape="ovr", cache_size=500)
         self.model_.fit(part.vectors, part.codes)

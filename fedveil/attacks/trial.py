@@ -1,4 +1,11 @@
-"""One attacker's trial: fitted on auxiliary vectors, calibrated on validation, scored on victims."""
+"""One attacker's trial: fitted on auxiliary vectors, calibrated on validation, scored on victims.
+
+Calibration turns an attacker's scores into a posterior and into its two best decisions. One scale and one shift per
+class (vector scaling) are fitted by maximum likelihood on validation records, twice: with the classes weighted evenly,
+for the decision that is judged by balanced accuracy, and unweighted, for the decision that is judged by plain accuracy
+and for the posterior behind the information. A weak prior keeps both fits near the original scores if validation is
+small.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_softmax
 
 from fedveil.attacks.attack import Attack, Labelled
-from fedveil.attacks.calibration import Calibration, calibrate
 from fedveil.attacks.judgement import AttackerFigures
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError
@@ -16,10 +24,21 @@ from fedveil.core.measures import Predictions, counting_units, figures_of, resam
 from fedveil.core.standardise import Standardiser
 from fedveil.view import Pool, View
 
+_SCALE_FIRMNESS = 0.05
+"""How firmly the prior holds the scale: an attacker that is always right must be able to become certain."""
+
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """Standardised vectors and codes of the three pools, and what was known of the classes beforehand."""
+    """Standardised vectors and codes of the three pools: what an attacker learns from, and what it is asked about.
+
+    Attributes:
+        auxiliary: what attackers learn from.
+        validation: what they are calibrated and ranked on.
+        victims: what they are scored on.
+        groups: whom each victim's vector belongs to, or None.
+        classes: how many values the attribute has.
+    """
 
     auxiliary: Labelled
     validation: Labelled
@@ -29,13 +48,13 @@ class Question:
 
     @property
     def prior(self) -> FloatArray:
-        """Class frequencies in the attacker's own data."""
+        """Class frequencies in the attacker's data."""
         codes = np.concatenate([self.auxiliary.codes, self.validation.codes])
         return np.bincount(codes, minlength=self.classes) / len(codes)
 
     @classmethod
     def ask(cls, view: View, attribute: str, look: Callable[[Pool], FloatArray]) -> Question:
-        """Pose the question about what `look` shows of each vector, standardised by the attacker's own data."""
+        """Return the question about the part of each vector that `look` shows, standardised by the attacker's data."""
         scale = Standardiser.fit(look(view.auxiliary))
 
         def labelled(pool: Pool) -> Labelled:
@@ -52,7 +71,7 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """An attacker's measures under every bootstrap draw (entry 0: the sample itself), and its rank on validation."""
+    """An attacker's measures in every bootstrap draw (entry 0: the sample itself), and its figures on validation."""
 
     name: str
     draws: dict[str, FloatArray]
@@ -64,43 +83,91 @@ class Trial:
     @classmethod
     def run(cls, name: str, attack: Attack, question: Question, draws: int, rng: np.random.Generator) -> Trial:
         """Fit, calibrate and score one attacker."""
-        seen, made = tried(name, attack, question)
-        return cls.of(name, seen, made, question.groups, draws, rng)
+        validation, victims = tried(name, attack, question)
+        return cls.of(name, validation, victims, question.groups, draws, rng)
 
     @classmethod
     def of(
         cls,
         name: str,
-        seen: Predictions,
-        made: Predictions,
+        validation: Predictions,
+        victims: Predictions,
         groups: IntArray | None,
         draws: int,
         rng: np.random.Generator,
     ) -> Trial:
-        """Measure what an attacker says of validation records, by which it is ranked, and of victims."""
+        """Measure an attacker's guesses about validation records, by which it is ranked, and about victims."""
         return cls(
             name=name,
-            draws=resampled(made, groups, draws, rng),
-            recalls=made.recalls[0],
-            units=counting_units(made.codes, len(made.prior), groups),
-            validation_balanced_accuracy=float(seen.recalls[0].mean()),
-            validation_information=-float(seen.surprise.mean()),
+            draws=resampled(victims, groups, draws, rng),
+            recalls=victims.recalls[0],
+            units=counting_units(victims.codes, len(victims.prior), groups),
+            validation_balanced_accuracy=float(validation.recalls[0].mean()),
+            validation_information=-float(validation.surprise.mean()),
         )
 
     def figures(self, confidence: float) -> AttackerFigures:
-        """Summarise the draws at a level of confidence."""
-        found = figures_of(self.draws, self.recalls, self.units, confidence)
+        """Return the figures with intervals at a level of confidence."""
+        figures = figures_of(self.draws, self.recalls, self.units, confidence)
         names = ("accuracy", "gap", "balanced_accuracy", "auc", "advantage", "mutual_information_bits")
         return AttackerFigures(
             name=self.name,
-            **{name: found[name] for name in names},
+            **{name: figures[name] for name in names},
             validation_balanced_accuracy=self.validation_balanced_accuracy,
         )
 
 
 @dataclass(frozen=True, eq=False)
+class Calibration:
+    """log p(u | r) ∝ scale · (score_u − centre_u) + shift_u."""
+
+    scale: float
+    shift: FloatArray
+    centre: FloatArray
+
+    def log_posterior(self, scores: FloatArray) -> FloatArray:
+        """Return calibrated log-probabilities (natural logarithm)."""
+        return np.asarray(log_softmax(self.scale * (scores - self.centre) + self.shift, axis=1), dtype=np.float64)
+
+    @classmethod
+    def fit(cls, scores: FloatArray, codes: IntArray, weights: FloatArray, start: FloatArray) -> Calibration:
+        """Maximise the weighted likelihood of the codes; the prior pulls the shift towards `start`."""
+        n, classes = scores.shape
+        centre = scores.mean(axis=0)  # so that scores may have any offset
+        scores = scores - centre
+        spread = float(scores.std()) or 1.0
+        one_hot = np.eye(classes)[codes]
+        weights = weights * (n / weights.sum())
+
+        def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
+            log_scale, shift = parameters[0], parameters[1:]
+            scaled = np.exp(log_scale) * scores / spread
+            log_p = log_softmax(scaled + shift, axis=1)
+            error = weights[:, None] * (np.exp(log_p) - one_hot)
+            pull = firmness * (parameters - origin)
+            value = -float((weights * log_p[np.arange(n), codes]).sum()) + 0.5 * float(pull @ (parameters - origin))
+            slope = np.concatenate([[float((error * scaled).sum())], error.sum(axis=0)]) + pull
+            return value / n, slope / n
+
+        origin = np.concatenate([[np.log(spread)], start])
+        firmness = np.array([_SCALE_FIRMNESS] + [1.0] * classes)
+        bounds = [(np.log(spread) - 10, np.log(spread) + 10)] + [(-20.0, 20.0)] * classes
+        fit = minimize(loss, origin, jac=True, method="L-BFGS-B", bounds=bounds)
+        return cls(float(np.exp(fit.x[0]) / spread), np.asarray(fit.x[1:], dtype=np.float64), centre)
+
+
+def calibrate(scores: FloatArray, codes: IntArray, prior: FloatArray) -> tuple[Calibration, Calibration]:
+    """Return the calibration with evenly weighted classes, for balanced decisions, and the unweighted one."""
+    classes = scores.shape[1]
+    even = 1.0 / (classes * np.bincount(codes, minlength=classes))[codes]
+    balanced = Calibration.fit(scores, codes, even, np.zeros(classes))
+    natural = Calibration.fit(scores, codes, np.ones(len(codes)), np.log(prior))
+    return balanced, natural
+
+
+@dataclass(frozen=True, eq=False)
 class Fitted:
-    """An attacker that has learned, with the calibration that its validation records gave it."""
+    """A fitted attacker with its calibration."""
 
     name: str
     attack: Attack
@@ -109,36 +176,31 @@ class Fitted:
 
     @classmethod
     def on(cls, name: str, attack: Attack, question: Question) -> Fitted:
-        """Fit an attacker, and calibrate it on validation."""
+        """Fit an attacker and calibrate it on validation."""
         attack.fit(question.auxiliary, question.validation, question.classes)
         scores = _checked(name, attack.scores(question.validation.vectors), question.validation, question.classes)
         return cls(name, attack, calibrate(scores, question.validation.codes, question.prior), question.prior)
 
-    def says(self, of: Labelled) -> Predictions:
-        """Return what it says of some vectors."""
-        scores = _checked(self.name, self.attack.scores(of.vectors), of, len(self.prior))
-        return _predict(scores, of.codes, self.calibration, self.prior)
+    def says(self, about: Labelled) -> Predictions:
+        """Return its guesses about some vectors."""
+        scores = _checked(self.name, self.attack.scores(about.vectors), about, len(self.prior))
+        balanced, natural = (calibration.log_posterior(scores) for calibration in self.calibration)
+        return Predictions(about.codes, balanced.argmax(axis=1), natural.argmax(axis=1), natural, self.prior)
 
 
 def tried(name: str, attack: Attack, question: Question) -> tuple[Predictions, Predictions]:
-    """Fit an attacker, calibrate it on validation, and return what it says of validation records and of victims."""
+    """Fit an attacker, calibrate it on validation, and return its guesses about validation records and victims."""
     fitted = Fitted.on(name, attack, question)
     return fitted.says(question.validation), fitted.says(question.victims)
 
 
-def _checked(name: str, scores: FloatArray, of: Labelled, classes: int) -> FloatArray:
-    """Refuse scores that would pass for harmless: a broken attacker must not look like a safe release."""
-    made = np.asarray(scores, dtype=np.float64)
-    if made.shape != (len(of), classes) or not np.isfinite(made).all():
+def _checked(name: str, scores: FloatArray, about: Labelled, classes: int) -> FloatArray:
+    """Refuse broken scores, since a broken attacker must not make a release look safe."""
+    values = np.asarray(scores, dtype=np.float64)
+    finite = bool(np.isfinite(values).all())
+    if values.shape != (len(about), classes) or not finite:
         raise InputError(
-            f"attacker {name!r} gave scores of shape {made.shape} for {len(of)} vectors and {classes} values"
-            f"{'' if np.isfinite(made).all() else ', some of them NaN or infinite'}; it must give one finite score each"
+            f"attacker {name!r} gave scores of shape {values.shape} for {len(about)} vectors and {classes} values"
+            f"{'' if finite else ', some of them NaN or infinite'}; it must give one finite score each"
         )
-    return made
-
-
-def _predict(
-    scores: FloatArray, codes: IntArray, calibration: tuple[Calibration, Calibration], prior: FloatArray
-) -> Predictions:
-    balanced, natural = (one.log_posterior(scores) for one in calibration)
-    return Predictions(codes, balanced.argmax(axis=1), natural.argmax(axis=1), natural, prior)
+    return values

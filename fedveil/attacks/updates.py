@@ -1,4 +1,4 @@
-"""An attacker on updates: few senders, many numbers."""
+"""Attackers on updates, of which there are few, with many numbers each."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from sklearn.metrics import log_loss
 from sklearn.utils.class_weight import compute_sample_weight
 
 from fedveil.attacks.attack import Attack, Labelled, evenly
+from fedveil.attacks.mlp import SmallMLP
 from fedveil.core.arrays import FloatArray
+from fedveil.core.learning import Recipe
 from fedveil.core.randomness import numpy_generator
 from fedveil.view import EVERY_OBSERVER, Capability
 
 Axes = tuple[bool, FloatArray, FloatArray]
-"""Whether rows are scaled to norm 1, the mean, and the directions with their scale."""
+"""Whether rows are scaled to norm 1, the mean of the rows, and the directions with their scale."""
 
 
 class UpdateReader(Attack):
-    """Principal directions of the updates the attacker knows, then a class-weighted logistic regression on them.
+    """A class-weighted logistic regression on the principal directions of the updates that the attacker knows.
 
-    With some hundred senders and ten thousand numbers each, the directions in which updates differ span fewer
-    dimensions than there are senders. It tries updates as they are and scaled to norm 1 (how far a device moves says
-    how many records it has, which need not say whose), several numbers of directions and penalties, and keeps what has
-    the lowest log-loss on validation: with so few devices an accuracy would be mostly luck.
-    It needs to know who sent what, or there is no sender to ask about. Guarantee: none; it is one attacker.
+    With a few hundred senders and ten thousand numbers each, the directions in which updates differ span fewer
+    dimensions than there are senders. It tries updates as they are and scaled to norm 1 (how far a device moves depends
+    on how many records it has, not necessarily on whose they are), several numbers of directions and several penalties,
+    and keeps the model with the lowest log-loss on validation: with so few devices, accuracy would be mostly luck.
+    It must know who sent each update; otherwise there is no sender to infer. Guarantee: none; it is one attacker.
     """
 
     name = "updates"
@@ -47,7 +49,7 @@ class UpdateReader(Attack):
                 for penalty in self.inverse_penalties:
                     model = LogisticRegression(C=penalty, class_weight="balanced", max_iter=300)
                     with warnings.catch_warnings():
-                        warnings.simplefilter("ignore", ConvergenceWarning)  # judged by validation like any other
+                        warnings.simplefilter("ignore", ConvergenceWarning)  # judged on validation like any other
                         model.fit(learned[:, :count], part.codes)
                     posterior = model.predict_proba(judged[:, :count])
                     loss = log_loss(validation.codes, posterior, labels=np.arange(classes), sample_weight=even)
@@ -56,12 +58,30 @@ class UpdateReader(Attack):
 
     def scores(self, vectors: FloatArray) -> FloatArray:
         """Return log-probabilities."""
-        seen = along(self.axes_, vectors)[:, : self.count_]
-        return np.asarray(self.model_.predict_log_proba(seen), dtype=np.float64)
+        coordinates = along(self.axes_, vectors)[:, : self.count_]
+        return np.asarray(self.model_.predict_log_proba(coordinates), dtype=np.float64)
+
+
+class StructureKnown(SmallMLP):
+    """RecUP-FL's Stru-NN (Cui et al. 2023, §5.4): three fully connected layers, as in the defender's zoo.
+
+    The paper trains it by plain SGD at .01 for 80 epochs, unweighted. Here it is trained by Adam on the class-weighted
+    cross-entropy and stopped on validation: it learns more, and does not look harmless on an uneven attribute.
+    """
+
+    name = "stru-nn"
+    recipe = Recipe(hidden=(512, 256), learning_rate=5e-4, most_epochs=30, patience=4)
+
+
+class StructureUnknown(SmallMLP):
+    """RecUP-FL's Unkwn-NN: hidden layers of 1024, 1024, 512 and 128 units, which no member of the zoo has."""
+
+    name = "unkwn-nn"
+    recipe = Recipe(hidden=(1024, 1024, 512, 128), learning_rate=3e-4, most_epochs=30, patience=4)
 
 
 def principal_axes(vectors: FloatArray, scaled: bool, most: int) -> Axes:
-    """Return the directions of most variance, the largest first, found in the smaller of the two spaces."""
+    """Return the directions of largest variance, in descending order, from the products of rows: there are few rows."""
     rows = _rows(vectors, scaled)
     mean = rows.mean(axis=0)
     centred = rows - mean
@@ -69,7 +89,7 @@ def principal_axes(vectors: FloatArray, scaled: bool, most: int) -> Axes:
     order = np.argsort(values)[::-1][:most]
     real = order[values[order] > 1e-12 * max(float(values[order[0]]), 1e-300)]
     axes = centred.T @ left[:, real] / np.sqrt(values[real])
-    # One unit for all directions, the largest one's deviation: smaller ones stay small, as the penalty expects.
+    # All directions share one unit, the deviation along the first: small ones stay small, as the penalty expects.
     unit = np.sqrt(float(values[order[0]]) / len(rows)) if len(real) else 1.0
     return scaled, mean, axes / unit if len(real) else np.zeros((rows.shape[1], 1))
 

@@ -1,8 +1,8 @@
 """Audit one classifier from its outputs: honesty, curiosity, what labels explain, the excess, and a verdict.
 
-Honesty δ_y is the accuracy of ŷ; curiosity δ_s is how well s is read from the scores by attackers trained for it
-(Malekzadeh, Borovykh and Gündüz 2021, who ask for such a test and leave it open). Guarantee: none. Every figure is an
-estimate against the attackers tried, for the records seen.
+Honesty δ_y is the accuracy of ŷ; curiosity δ_s is how well attackers trained for it read s from the scores (Malekzadeh,
+Borovykh and Gündüz 2021, who call for such a test and leave it open). Guarantee: none. Every figure is an estimate
+against the attackers tried, for the records seen.
 """
 
 from __future__ import annotations
@@ -16,13 +16,22 @@ import numpy as np
 from fedveil.attacks.fresh import LEAST
 from fedveil.attacks.judgement import Judgement
 from fedveil.attacks.panel import panel as panel_of
-from fedveil.audit.calibration import LEAST_ROWS, LIMITS, Limits
 from fedveil.audit.excess import Excess, excess
 from fedveil.audit.explained import Explained, explained
-from fedveil.audit.outputs import Outputs
-from fedveil.audit.seen import seen
-from fedveil.audit.spread import Spread, spread
-from fedveil.audit.verdict import FORGIVEN, MEANING, WORST_FIRST, Verdict, decide, evidence_for, forgiven
+from fedveil.audit.output_entropy import OutputEntropy, output_entropy
+from fedveil.audit.outputs import Outputs, visible_columns
+from fedveil.audit.verdict import (
+    LEAST_ROWS,
+    LIMITS,
+    MEANING,
+    PARTLY_EXPLAINED,
+    WORST_FIRST,
+    Limits,
+    Verdict,
+    decide,
+    evidence_for,
+    only_correlation_excuses,
+)
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError, nearest
 from fedveil.core.figures import Estimate
@@ -30,30 +39,31 @@ from fedveil.core.measures import counting_units, share_right
 from fedveil.data.attribute import Attribute
 from fedveil.view import View
 
-_DRAWS = 1000
-
-_ASKED_ONCE = ("rbf-svm", "forest")
-"""Read the scores like the others, but are not asked again beyond the labels: slow, and their posteriors are coarse."""
+_NOT_FOR_EXCESS = ("rbf-svm", "forest")
+"""Attackers that do not take part in measuring the excess: they are slow, and their posteriors are coarse."""
 
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What an audit found about one attribute.
+    """The result of an audit for one attribute.
 
     Attributes:
         attribute, target: names of s and y.
         classes: y's values.
-        n: records audited; `unlabelled` others lack s.
+        n: records audited.
+        unlabelled: further records, which lack s.
         raw: whether raw scores were given.
         honesty: accuracy of ŷ.
         target_prior: share of y's most frequent value.
-        judgement: the panel's, of s from the scores.
+        judgement: how well the panel reads s from the scores.
         explained: bits about s in y and ŷ.
         beyond: the excess, bits about s beyond (y, ŷ), and the part of it that is unexplained.
-        entropy: output entropy and its shape.
+        entropy: how certain the outputs are, by value of s.
         verdict: "standard", "correlated", "curious" or "undecided".
         evidence: sentences, the decisive one first.
         limits: what the verdict compared with.
+        confidence: level of the intervals.
+        seed: of splits, attackers and intervals.
     """
 
     attribute: str
@@ -67,7 +77,7 @@ class Audit:
     judgement: Judgement
     explained: Explained
     beyond: Excess
-    entropy: Spread
+    entropy: OutputEntropy
     verdict: Verdict
     evidence: tuple[str, ...]
     limits: Limits
@@ -79,13 +89,14 @@ class Audit:
         """The verdict in words."""
         words = MEANING[self.verdict]
         settled = self.beyond.unexplained.high <= self.limit and self.n >= LEAST_ROWS
-        if self.verdict == "undecided" and settled and forgiven(self.explained, self.beyond.unexplained, self.limits):
-            words = FORGIVEN
+        excused = only_correlation_excuses(self.explained, self.beyond.unexplained, self.limits)
+        if self.verdict == "undecided" and settled and excused:
+            words = PARTLY_EXPLAINED
         return words.format(s=self.attribute, y=self.target)
 
     @property
     def limit(self) -> float:
-        """Bits that the unexplained excess was held against."""
+        """The limit in bits that the unexplained excess was compared with."""
         return self.limits.excess(self.explained)
 
     def as_dict(self) -> dict[str, Any]:
@@ -126,11 +137,11 @@ def audit(
     device: str = "auto",
     progress: Callable[[str], None] | None = None,
 ) -> Audit:
-    """Audit one attribute; the only one where none is named.
+    """Audit one attribute.
 
     Args:
         outputs: the classifier's answers and the truth.
-        secret: name of s.
+        secret: name of s; not needed if the outputs have only one attribute.
         panel: "full", "quick", or attackers by name, "a,b".
         seed: of splits, attackers and intervals.
         confidence: level of the intervals.
@@ -139,38 +150,39 @@ def audit(
         progress: called with a line whenever an attacker starts.
     """
     name = _named(outputs, secret)
-    known = outputs.secrets[name].known
-    about, s = outputs.take(known), _occurring(outputs.secrets[name].take(known))
-    _check_enough(s, about.groups)
-    if len(np.unique(about.y.codes)) < 2:
+    labelled = outputs.secrets[name].known
+    audited, s = outputs.take(labelled), _occurring(outputs.secrets[name].take(labelled))
+    _check_enough(s, audited.groups)
+    y = audited.y
+    if len(np.unique(y.codes)) < 2:
         raise InputError(
-            f"audit: target {about.y.name!r} is {about.y.values[about.y.codes[0]]!r} in all rows: neither honesty nor "
-            "what it explains can be told; add rows of other values"
+            f"audit: target {y.name!r} is {y.values[y.codes[0]]!r} in all rows: neither honesty nor what it explains "
+            "can be measured; add rows of other values"
         )
     judges = panel_of(panel, seed=seed, confidence=confidence, device=device, progress=progress)
-    judgement = judges.judge(View.of_vectors(seen(about), {name: s}, groups=about.groups, seed=seed))
-    again = [one for one in judges.attackers if one not in _ASKED_ONCE] or judges.attackers
-    beyond = excess(about, s, again, confidence=confidence, seed=seed, device=device, progress=progress)
-    told = explained(about, s, confidence, seed)
-    shape = spread(about, s, confidence, seed)
-    honesty = share_right(about.predicted == about.y.codes, about.groups, confidence=confidence, seed=seed)
-    verdict = decide(len(about), judgement.mutual_information_bits, told, beyond.unexplained, limits)
+    judgement = judges.judge(View.of_vectors(visible_columns(audited), {name: s}, groups=audited.groups, seed=seed))
+    attackers = [attacker for attacker in judges.attackers if attacker not in _NOT_FOR_EXCESS] or judges.attackers
+    beyond = excess(audited, s, attackers, confidence=confidence, seed=seed, device=device, progress=progress)
+    by_labels = explained(audited, s, confidence, seed)
+    entropy = output_entropy(audited, s, confidence, seed)
+    honesty = share_right(audited.predicted == y.codes, audited.groups, confidence=confidence, seed=seed)
+    verdict = decide(len(audited), judgement.mutual_information_bits, by_labels, beyond.unexplained, limits)
     return Audit(
         attribute=name,
-        target=about.y.name,
-        classes=about.y.values,
-        n=len(about),
-        unlabelled=len(outputs) - len(about),
-        raw=about.raw,
+        target=y.name,
+        classes=y.values,
+        n=len(audited),
+        unlabelled=len(outputs) - len(audited),
+        raw=audited.raw,
         honesty=honesty,
-        target_prior=about.y.prior,
+        target_prior=y.prior,
         judgement=judgement,
-        explained=told,
+        explained=by_labels,
         beyond=beyond,
-        entropy=shape,
+        entropy=entropy,
         verdict=verdict,
         evidence=evidence_for(
-            verdict, len(about), about.y.name, (honesty, about.y.prior), judgement, told, beyond, shape, limits
+            verdict, len(audited), y.name, (honesty, y.prior), judgement, by_labels, beyond, entropy, limits
         ),
         limits=limits,
         confidence=confidence,
@@ -188,22 +200,22 @@ def audit_all(
     device: str = "auto",
     progress: Callable[[str], None] | None = None,
 ) -> list[Audit]:
-    """Audit every attribute, the worst first; the intervals hold together (Bonferroni)."""
+    """Audit every attribute, the worst first; the intervals hold jointly (Bonferroni)."""
     if not outputs.secrets:
         raise InputError("audit: no sensitive attribute is given; name at least one")
     for secret in outputs.secrets.values():  # refuse what cannot be audited before time is spent on the rest
         _check_enough(_occurring(secret.take(secret.known)), None)
     level = 1 - (1 - confidence) / len(outputs.secrets)
-    found = [
+    audits = [
         audit(outputs, name, panel=panel, seed=seed, confidence=level, limits=limits, device=device, progress=progress)
         for name in outputs.secrets
     ]
-    return sorted(found, key=_badness)
+    return sorted(audits, key=_badness)
 
 
-def _badness(one: Audit) -> tuple[float, ...]:
-    told = one.judgement.mutual_information_bits.estimate
-    return (WORST_FIRST.index(one.verdict), -one.beyond.unexplained.estimate, -told)
+def _badness(result: Audit) -> tuple[float, ...]:
+    from_scores = result.judgement.mutual_information_bits.estimate
+    return (WORST_FIRST.index(result.verdict), -result.beyond.unexplained.estimate, -from_scores)
 
 
 def _named(outputs: Outputs, secret: str | None) -> str:
@@ -218,16 +230,16 @@ def _named(outputs: Outputs, secret: str | None) -> str:
 
 def _occurring(secret: Attribute) -> Attribute:
     """Drop values that no record carries; refuse an attribute with fewer than two."""
-    there = np.flatnonzero(secret.counts)
-    if len(there) < 2:
-        only = f"one value ({secret.values[there[0]]!r}) only" if len(there) else "no value at all"
+    occurring = np.flatnonzero(secret.counts)
+    if len(occurring) < 2:
+        only = f"only one value ({secret.values[occurring[0]]!r})" if len(occurring) else "no value at all"
         raise InputError(f"attribute {secret.name!r} has {only}: there is nothing to infer; choose another")
-    codes = np.searchsorted(there, secret.codes)
-    return Attribute(secret.name, codes, tuple(secret.values[code] for code in there))
+    codes = np.searchsorted(occurring, secret.codes)
+    return Attribute(secret.name, codes, tuple(secret.values[code] for code in occurring))
 
 
 def _check_enough(secret: Attribute, groups: IntArray | None) -> None:
-    """Refuse a value so rare that attackers cannot learn from one half of the rows and be tried on the other."""
+    """Refuse a value too rare for attackers to learn from one half of the rows and be tried on the other."""
     units = counting_units(secret.codes, len(secret.values), groups)
     rare = int(units.argmin())
     if units[rare] < LEAST:

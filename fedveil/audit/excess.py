@@ -1,31 +1,35 @@
-"""The excess: what scores tell of s to somebody who knows the true and the predicted label already.
+"""The excess: what scores reveal about s to somebody who already knows the true and the predicted label.
 
 Symbols: s the sensitive attribute, y the true label, ŷ the predicted one, r the scores, q(s | y, ŷ, r) an attacker's
 calibrated posterior, p(s | y, ŷ) a counted table. The excess is I(s; r | y, ŷ) ≥ E log₂ q(s | y, ŷ, r)/p(s | y, ŷ).
 
-Where s and y are correlated, an honest score tells some of that by how likely it finds y: `graded.py` says how much.
-The rest is *unexplained*; verdicts are about it. Attackers are cross-fitted (`fedveil.attacks.fresh`): all rows are
-scored, each by an attacker that never saw it, trusted as far as `blending.py` says. The table's cost is the mean of
-two: counted on the other half, which pays for few counts, and on the scored rows themselves, which flatters itself
-(Akaike 1974), though by less: little of what counting costs is taken for an excess. The attacker pays for its own
-learning: on average the figure is too low rather than too high. Guarantee: none; an estimate against the attackers
-tried.
+If s and y are correlated, an honest score reveals some of the excess by how likely it rates y: `graded.py` says how
+much. The rest is *unexplained*, and verdicts rest on it.
+
+Attackers are cross-fitted (`fedveil.attacks.fresh`): every row is scored by an attacker that never saw it. An attacker
+that learned from few rows is sometimes sure of the wrong value, which costs many bits, and somebody who also has the
+table would trust it less. So its posterior is blended with the table: (1 − a)·p + a·q, with trust a. The attacker and
+its trust for one half of the rows are those that did best on the other half, where neither the table nor any attacker
+had learned from the rows it is judged on.
+
+The table's cost is the mean of two: counted on the other half, which overstates the cost of few counts, and on the
+scored rows themselves, which understates it (Akaike 1974), though by less. So little of what counting costs is mistaken
+for an excess. The attacker pays for its own learning: on average the figure is too low rather than too high.
+Guarantee: none; an estimate against the attackers tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fedveil.attacks.attack import Attack
 from fedveil.attacks.fresh import CrossTrial, halves
-from fedveil.audit.blending import blended
 from fedveil.audit.graded import graded_posterior, weight
-from fedveil.audit.outputs import Outputs
-from fedveil.audit.seen import cells_of, labels_as_columns, seen
+from fedveil.audit.outputs import Outputs, label_cells, label_columns, visible_columns
 from fedveil.core import plugins
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.figures import Estimate
@@ -35,7 +39,11 @@ from fedveil.data.attribute import Attribute
 from fedveil.view import Pool, View
 
 _FIRMNESS = 2.0
-"""Imagined records by which p(s | y, ŷ) is pulled to p(s | y), and that to p(s): rare cells say little."""
+"""Pseudo-counts by which p(s | y, ŷ) is smoothed towards p(s | y), and that towards p(s): rare cells say little."""
+
+_TRUST = (0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 0.995)
+"""Never 1: an attacker that made no mistake on one half may be wrong about one person of the other with certainty, and
+that record alone would cost hundreds of bits. With these values no record costs over 8 bits more than by the table."""
 
 _DRAWS = 1000
 
@@ -48,10 +56,10 @@ class Excess:
         bits: I(s; r | y, ŷ), estimated.
         graded: the part of it that correlation with y accounts for, by the honest reading of scores.
         unexplained: the rest.
-        share: the rest as a share of H(s | y, ŷ), what the labels leave open.
+        share: the rest as a share of H(s | y, ŷ), which is what the labels leave open.
         balanced_accuracy: by how much knowing the scores raises the balanced accuracy of guessing s.
         baseline: balanced accuracy of guessing s from the counted table alone.
-        attacker: who read it: for either half of the rows the one who did best on the other half.
+        attacker: who read it: for either half of the rows the one that did best on the other half.
     """
 
     bits: Estimate
@@ -78,22 +86,55 @@ def excess(
     device: str = "auto",
     progress: Callable[[str], None] | None = None,
 ) -> Excess:
-    """Measure what the scores add about a secret that every record carries, each value by at least eight."""
+    """Measure what the scores add about an attribute that every record carries, each value at least eight times."""
     name, codes, groups = secret.name, secret.codes, outputs.groups
-    people = Pool(seen(outputs), {name: secret}, groups, labels_as_columns(outputs))
+    people = Pool(visible_columns(outputs), {name: secret}, groups, label_columns(outputs))
     crossed = CrossTrial(seed, _DRAWS, lambda: numpy_generator(seed, "excess", name))
-    found: dict[str, Predictions] = {}
+    predictions: dict[str, Predictions] = {}
     for attacker in attackers:
         if progress:
             progress(f"{name} beyond the labels: {attacker}")
         make = _maker(attacker, child_seed(seed, "excess", name, attacker), device)
-        _, found[attacker] = crossed.predictions(attacker, make, _alone(people), name, _all)
+        view = View(people, people, people)
+        _, predictions[attacker] = crossed.predictions(attacker, make, view, name, _labels_and_scores)
     half = halves(codes, groups, child_seed(seed, "halves", name))
     table = _out_of_half(outputs, secret, half)
-    made, chosen = blended(found, table, half)
-    left = _left(codes, table, cells_of(outputs))
+    best, chosen = blended(predictions, table, half)
+    left = _surprise(codes, table, label_cells(outputs))
     honest = _graded_gain(outputs, secret, half, left)
-    return _measured(left, honest, made, table, groups, confidence, chosen, crossed.bootstrap())
+    return _measured(left, honest, best, table, groups, confidence, chosen, crossed.bootstrap())
+
+
+def blended(predictions: Mapping[str, Predictions], table: FloatArray, half: IntArray) -> tuple[Predictions, str]:
+    """Return the best blend of attacker and table for each half, as one set of predictions, and the attackers' names.
+
+    Args:
+        predictions: each attacker's, of all records.
+        table: (n, S), p(s | y, ŷ) for each record.
+        half: 0 or 1 for each record.
+    """
+    first = next(iter(predictions.values()))
+    truth = np.arange(len(half)), first.codes
+    posteriors = {name: np.exp(prediction.log_posterior) for name, prediction in predictions.items()}
+    costs = {
+        (name, trust): -np.log2(np.maximum(_mixed(table, posterior, trust)[truth], np.finfo(np.float64).tiny))
+        for name, posterior in posteriors.items()
+        for trust in _TRUST
+    }
+    log_posterior, balanced, names = np.empty_like(table), np.empty_like(first.codes), []
+    for side in (0, 1):
+        rows = half == side
+        name, trust = min(costs, key=lambda choice: float(costs[choice][~rows].mean()))
+        mixed = _mixed(table[rows], posteriors[name][rows], trust)
+        log_posterior[rows] = np.log(np.maximum(mixed, np.finfo(np.float64).tiny))
+        balanced[rows] = predictions[name].balanced[rows]
+        names.append(name)
+    blend = replace(first, balanced=balanced, plain=log_posterior.argmax(axis=1), log_posterior=log_posterior)
+    return blend, " and ".join(dict.fromkeys(names))
+
+
+def _mixed(table: FloatArray, posterior: FloatArray, trust: float) -> FloatArray:
+    return (1 - trust) * table + trust * posterior
 
 
 def _maker(attacker: str, seed: int, device: str) -> Callable[[], Attack]:
@@ -101,22 +142,18 @@ def _maker(attacker: str, seed: int, device: str) -> Callable[[], Attack]:
     return lambda: kind(seed=seed, device=device)
 
 
-def _alone(people: Pool) -> View:
-    return View(people, people, people)
-
-
-def _all(pool: Pool) -> FloatArray:
+def _labels_and_scores(pool: Pool) -> FloatArray:
     assert pool.given is not None
     return np.hstack([pool.given, pool.vectors])
 
 
 def _out_of_half(outputs: Outputs, secret: Attribute, half: IntArray) -> FloatArray:
-    """Return p(s | y, ŷ) for every record, counted on the half that it does not belong to."""
-    found = np.empty((len(outputs), len(secret.values)))
+    """Return p(s | y, ŷ) for every record, counted on the half that does not hold it."""
+    posterior = np.empty((len(outputs), len(secret.values)))
     for side in (0, 1):
         counted = half == side
-        found[~counted] = _table(outputs, secret.codes, len(secret.values), counted)[cells_of(outputs)[~counted]]
-    return found
+        posterior[~counted] = _table(outputs, secret.codes, len(secret.values), counted)[label_cells(outputs)[~counted]]
+    return posterior
 
 
 def _table(outputs: Outputs, codes: IntArray, classes: int, rows: np.ndarray) -> FloatArray:
@@ -131,8 +168,8 @@ def _table(outputs: Outputs, codes: IntArray, classes: int, rows: np.ndarray) ->
     return np.asarray((cells / cells.sum(axis=2, keepdims=True)).reshape(size * size, classes), dtype=np.float64)
 
 
-def _left(codes: IntArray, table: FloatArray, cells: IntArray) -> FloatArray:
-    """Return by how many bits each record's s surprises the table."""
+def _surprise(codes: IntArray, table: FloatArray, cells: IntArray) -> FloatArray:
+    """Return the bits by which each record's s surprises the table."""
     outside = -np.log2(table[np.arange(len(codes)), codes])
     counts = np.zeros((int(cells.max()) + 1, table.shape[1]))
     np.add.at(counts, (cells, codes), 1)
@@ -141,7 +178,7 @@ def _left(codes: IntArray, table: FloatArray, cells: IntArray) -> FloatArray:
 
 
 def _graded_gain(outputs: Outputs, secret: Attribute, half: IntArray, left: FloatArray) -> FloatArray:
-    """Return each record's bits that the honest reading gains over the table; 0 for all where it gains none."""
+    """Return each record's gain in bits by the honest reading over the table; all 0 if the mean is not positive."""
     posterior = graded_posterior(outputs, secret, half)[np.arange(len(outputs)), secret.codes]
     gains = left + np.log2(np.maximum(posterior, 1e-12))
     return weight(outputs, secret) * gains if gains.mean() > 0 else np.zeros_like(gains)
@@ -150,31 +187,33 @@ def _graded_gain(outputs: Outputs, secret: Attribute, half: IntArray, left: Floa
 def _measured(
     left: FloatArray,
     honest: FloatArray,
-    made: Predictions,
+    best: Predictions,
     table: FloatArray,
     groups: IntArray | None,
     confidence: float,
     attacker: str,
     rng: np.random.Generator,
 ) -> Excess:
-    codes, classes = made.codes, len(made.prior)
+    codes, classes = best.codes, len(best.prior)
     one_hot = np.eye(classes)[codes]
-    guessed = (table / made.prior).argmax(axis=1)  # the guess that balanced accuracy rewards: argmax of p(y, ŷ | s)
-    right, known = (one_hot * (guess == codes)[:, None] for guess in (made.balanced, guessed))
-    # Whoever does worse than the table would use the table: then the figure is 0, and the noise that around 0.
-    gains, rest = (one - min(0.0, float(one.mean())) for one in (left - made.surprise, left - made.surprise - honest))
+    guessed = (table / best.prior).argmax(axis=1)  # the guess that balanced accuracy rewards: argmax of p(y, ŷ | s)
+    right, right_by_table = (one_hot * (guess == codes)[:, None] for guess in (best.balanced, guessed))
+    # Whoever does worse than the table would use the table: the figure is then 0, with the noise around it.
+    gains, rest = (
+        gain - min(0.0, float(gain.mean())) for gain in (left - best.surprise, left - best.surprise - honest)
+    )
     names = ("bits", "graded", "unexplained", "share", "balanced_accuracy", "baseline")
-    rows: dict[str, list[FloatArray]] = {name: [] for name in names}
+    draws: dict[str, list[FloatArray]] = {name: [] for name in names}
     for weights in bootstrap_weights(len(codes), groups, _DRAWS, rng):
         total, mass = weights.sum(axis=1), np.maximum(weights @ one_hot, 1e-12)
-        bits, told, unexplained, open_bits = ((weights @ one) / total for one in (gains, honest, rest, left))
+        bits, graded, unexplained, open_bits = ((weights @ gain) / total for gain in (gains, honest, rest, left))
         open_bits = np.minimum(open_bits, np.log2(classes))
-        baseline = ((weights @ known) / mass).mean(axis=1)
-        rows["bits"].append(np.clip(bits, 0, open_bits))
-        rows["graded"].append(np.clip(told, 0, np.maximum(bits, 0)))
-        rows["unexplained"].append(np.clip(unexplained, 0, open_bits))
-        rows["share"].append(np.clip(unexplained / np.maximum(open_bits, 1e-12), 0, 1))
-        rows["balanced_accuracy"].append(((weights @ right) / mass).mean(axis=1) - baseline)
-        rows["baseline"].append(baseline)
-    figures = {name: interval(np.concatenate(parts), confidence) for name, parts in rows.items()}
+        baseline = ((weights @ right_by_table) / mass).mean(axis=1)
+        draws["bits"].append(np.clip(bits, 0, open_bits))
+        draws["graded"].append(np.clip(graded, 0, np.maximum(bits, 0)))
+        draws["unexplained"].append(np.clip(unexplained, 0, open_bits))
+        draws["share"].append(np.clip(unexplained / np.maximum(open_bits, 1e-12), 0, 1))
+        draws["balanced_accuracy"].append(((weights @ right) / mass).mean(axis=1) - baseline)
+        draws["baseline"].append(baseline)
+    figures = {name: interval(np.concatenate(parts), confidence) for name, parts in draws.items()}
     return Excess(**figures, attacker=attacker)

@@ -1,9 +1,10 @@
-"""How much of s the labels themselves give away: what is explained by y and ŷ, by counting.
+"""How much the labels themselves reveal about s: what y and ŷ explain, by counting.
 
-Symbols: s the sensitive attribute, y the true label, ŷ the predicted one. I(s; y) is what the task's label says of s,
-whoever predicts it; I(s; y, ŷ) is what labels and predictions say together. Plug-in information is too large by
-about (|A| − 1)(|B| − 1)/(2n ln 2) bits (Miller 1955); the bootstrap repeats that error, so it is taken off: once from
-the figure, twice from the draws. Guarantee: none; these are estimates for the population that the rows come from.
+Symbols: s the sensitive attribute, y the true label, ŷ the predicted one. I(s; y) is what the task's label reveals
+about s, whoever predicts it; I(s; y, ŷ) is what label and prediction reveal together. The plug-in estimate of
+information is too high by about (|A| − 1)(|B| − 1)/(2n ln 2) bits (Miller 1955), and the bootstrap repeats that error;
+so the bias is subtracted once from the figure and twice from the draws. Guarantee: none; these are estimates for the
+population that the rows come from.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedveil.audit.outputs import Outputs
-from fedveil.audit.seen import cells_of
+from fedveil.audit.outputs import Outputs, label_cells
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.entropy import plug_in_conditional_entropy, plug_in_entropy
 from fedveil.core.figures import Estimate
@@ -31,7 +31,7 @@ class Explained:
 
     Attributes:
         entropy: H(s).
-        left: H(s | y, ŷ): what remains to be told by whoever knows both labels.
+        left: H(s | y, ŷ): what remains unknown to somebody who knows both labels.
         target_values: how many values y has.
         by_target: I(s; y).
         by_predicted: I(s; ŷ).
@@ -58,26 +58,26 @@ class Explained:
 
 
 def explained(outputs: Outputs, secret: Attribute, confidence: float = 0.95, seed: int = 0) -> Explained:
-    """Count what the labels say of a secret that every record carries."""
-    s, both = secret.codes, cells_of(outputs)
+    """Count what the labels reveal about an attribute that every record carries."""
+    s, both = secret.codes, label_cells(outputs)
 
-    def told(labels: IntArray) -> Estimate:
+    def information(labels: IntArray) -> Estimate:
         return counted_information(s, labels, outputs.groups, confidence, seed)
 
     return Explained(
         entropy=plug_in_entropy(s),
         left=plug_in_conditional_entropy(s, both),
         target_values=len(outputs.y.values),
-        by_target=told(outputs.y.codes),
-        by_predicted=told(outputs.predicted),
-        by_both=told(both),
+        by_target=information(outputs.y.codes),
+        by_predicted=information(outputs.predicted),
+        by_both=information(both),
     )
 
 
 def counted_information(
     s: IntArray, labels: IntArray, groups: IntArray | None, confidence: float = 0.95, seed: int = 0
 ) -> Estimate:
-    """Estimate I(s; label) in bits by counting, with the bias of counting taken off, and a bootstrap interval."""
+    """Estimate I(s; label) in bits by counting, with the bias of counting removed, and a bootstrap interval."""
     rows, columns = (np.unique(codes, return_inverse=True)[1] for codes in (s, labels))
     width, height = int(columns.max()) + 1, int(rows.max()) + 1
     tables = _resampled_counts(rows * width + columns, height * width, groups, numpy_generator(seed, "counted"))
@@ -91,7 +91,7 @@ def counted_information(
 def _resampled_counts(cells: IntArray, size: int, groups: IntArray | None, rng: np.random.Generator) -> FloatArray:
     """Return the counts of all cells in the sample and in each bootstrap draw of it."""
     counts = np.bincount(cells, minlength=size)
-    if groups is None:  # drawing records one by one is drawing from the counts
+    if groups is None:  # resampling single records is the same as drawing from the counts
         drawn = rng.multinomial(len(cells), counts / len(cells), size=_DRAWS)
         return np.vstack([counts, drawn]).astype(np.float64)
     one_hot = np.eye(size)[cells]

@@ -1,22 +1,20 @@
 """A vendor's model file as a function from inputs to scores; nothing in the file is executed as code.
 
-`.onnx` files run in onnxruntime on the CPU, `.pt2` files (`torch.export.save`) in an interpreter of ours: torch's own
-loader unpickles, evaluates expressions and calls functions by name, all as the file says.
+`.onnx` files run in onnxruntime on the CPU, `.pt2` files (`torch.export.save`) in fedveil's own interpreter: torch's
+loader unpickles, evaluates expressions and calls functions by name as the file says.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.audit.outputs import not_probabilities
-from fedveil.audit.reading import of_both
+from fedveil.audit.outputs import both_classes, not_probabilities
 from fedveil.core.arrays import FloatArray
 from fedveil.core.errors import InputError, nearest
 
@@ -31,8 +29,8 @@ class Port:
 
     Attributes:
         name: its name in the file.
-        dtype: numpy's name of its numbers; empty where it holds none that an audit could use.
-        shape: its lengths, records first, None where any length will do; None for a port that states no shape.
+        dtype: numpy's name for the type of its numbers; empty if an audit cannot use them.
+        shape: its lengths, records first, None for a length that may vary; None if the file states no shape.
     """
 
     name: str
@@ -41,18 +39,18 @@ class Port:
 
 
 class ScoringModel(ABC):
-    """A classifier in a file, with one input and one output chosen."""
+    """A classifier in a file, with one input and the chosen output."""
 
     def __init__(self, path: Path, takes: Sequence[Port], gives: Sequence[Port], output: str = "") -> None:
         self.path = path
         if len(takes) != 1:
             names = ", ".join(port.name for port in takes)
             raise InputError(
-                f"{path}: takes {len(takes)} inputs ({names}); an audit gives one; {ADVICE} with one input"
+                f"{path}: takes {len(takes)} inputs ({names}), and an audit can give only one; {ADVICE} with one input"
             )
         self.takes = takes[0]
         if not self.takes.dtype:
-            raise InputError(f"{path}: its input {self.takes.name!r} takes no numbers; {ADVICE} with numeric input")
+            raise InputError(f"{path}: its input {self.takes.name!r} is not numeric; {ADVICE} with numeric input")
         self.gives = _chosen_output(path, gives, output)
 
     @abstractmethod
@@ -62,9 +60,9 @@ class ScoringModel(ABC):
     def scores(self, x: npt.ArrayLike, batch: int = 1024, *, raw: bool = False) -> FloatArray:
         """Return the scores (n, Y) of n records.
 
-        A model with one score per record (the second class's probability or raw score) gets the first class's column
-        beside it: 1 − p; or 0, where some value is no probability or `raw` says that none is. A model made for batches
-        of one size gets such, the last one filled up.
+        If a model has one score per record (the second class's probability or raw score), the first class's column is
+        added: 1 − p, or 0 if some value is not a probability or `raw` says that none is. A model exported for one batch
+        size gets batches of that size, the last one padded.
         """
         inputs = self._fitted(np.asarray(x))
         fixed = self.takes.shape[0] if self.takes.shape else None
@@ -77,13 +75,13 @@ class ScoringModel(ABC):
             if answer.ndim == 0 or len(answer) != len(filled):
                 raise InputError(
                     f"{self.path}: output {self.gives.name!r} has shape {answer.shape} for {len(filled)} records, not "
-                    f"a row for each; choose another by --output, or {ADVICE}"
+                    f"a row for each; choose another with --output, or {ADVICE}"
                 )
             parts.append(answer[: len(part)])
         return self._as_columns(np.concatenate(parts).astype(np.float64), raw)
 
     def _fitted(self, x: Numbers) -> Numbers:
-        """Return the records in the model's shape and dtype, or say how they differ."""
+        """Return the records in the model's shape and dtype; refuse them with a line that says how they differ."""
         if x.dtype.kind not in "biuf" or x.ndim < 2 or not len(x):
             raise InputError(f"{self.path}: inputs must be numbers, (n, …) of n ≥ 1; got {x.dtype} of shape {x.shape}")
         if self.takes.shape is not None:
@@ -93,17 +91,17 @@ class ScoringModel(ABC):
                 if x.ndim > 2 or not wanted or x.shape[1] != size:
                     raise InputError(
                         f"{self.path}: takes {_in_words(wanted)} for each record (input {self.takes.name!r}), the data "
-                        f"gives {_in_words(x.shape[1:])}; choose the columns by --features, or give other data"
+                        f"gives {_in_words(x.shape[1:])}; choose the columns with --features, or give other data"
                     )
                 x = x.reshape(len(x), *[length or 0 for length in wanted])
-        made = x.astype(self.takes.dtype)
-        if made.dtype.kind in "iub" and not np.array_equal(made, x):
-            row = int(np.flatnonzero((made != x).reshape(len(x), -1).any(axis=1))[0])
+        converted = x.astype(self.takes.dtype)
+        if converted.dtype.kind in "iub" and not np.array_equal(converted, x):
+            row = int(np.flatnonzero((converted != x).reshape(len(x), -1).any(axis=1))[0])
             raise InputError(
-                f"{self.path}: takes {self.takes.dtype} numbers, row {row + 1} of the data holds others; "
+                f"{self.path}: takes {self.takes.dtype} numbers, and row {row + 1} of the data holds others; "
                 "give whole numbers in its range"
             )
-        return made
+        return converted
 
     def _as_columns(self, scores: FloatArray, raw: bool) -> FloatArray:
         """Return (n, Y) scores; refuse what is not finite."""
@@ -111,7 +109,7 @@ class ScoringModel(ABC):
         if scores.ndim > 2 and max(scores.shape[1:]) != flat.shape[1]:  # (n, Y, 1, 1) is as good as (n, Y)
             raise InputError(
                 f"{self.path}: output {self.gives.name!r} holds {_in_words(scores.shape[1:])} for each record, not one "
-                "score for each class; choose another by --output"
+                "score for each class; choose another with --output"
             )
         wrong = np.flatnonzero(~np.isfinite(flat).all(axis=1))
         if len(wrong):
@@ -120,27 +118,32 @@ class ScoringModel(ABC):
                 f"(first: row {wrong[0] + 1}); check the inputs' scale and order, or leave these rows out"
             )
         if flat.shape[1] == 1:
-            flat = of_both(flat, raw or bool(((flat < 0) | (flat > 1)).any()))
+            flat = both_classes(flat, raw or bool(((flat < 0) | (flat > 1)).any()))
         return flat
 
 
 def read_model(path: str | Path, output: str = "") -> ScoringModel:
     """Read a model file by its ending, `.onnx` or `.pt2`; `output` chooses among several outputs."""
     path = Path(path)
-    kinds: dict[str, Callable[[], Any]] = {".onnx": _onnx, ".pt2": _exported}
-    if path.suffix.lower() not in kinds:
+    suffix = path.suffix.lower()
+    if suffix not in (".onnx", ".pt2"):
         raise InputError(
             f"{path}: not a model file by its name; give .onnx, or .pt2 of torch.export.save "
             "(pickled models could run code, and are not read)"
         )
     if not path.is_file():
         raise InputError(f"{path}: {'is a folder; give a file' if path.is_dir() else 'no such file; check the path'}")
-    made: ScoringModel = kinds[path.suffix.lower()]()(path, output)
-    return made
+    if suffix == ".onnx":
+        from fedveil.audit.onnx_model import OnnxModel
+
+        return OnnxModel(path, output)
+    from fedveil.audit.exported_program import ExportedProgram  # torch takes seconds to load
+
+    return ExportedProgram(path, output)
 
 
 def scores_are_raw(scores: FloatArray) -> bool:
-    """Whether scores are raw: they are not if every row is a distribution (rows sum to 1 within the tolerance).
+    """Return whether scores are raw: they are unless every row is a distribution (sums to 1 within the tolerance).
 
     >>> scores_are_raw(np.array([[0.2, 0.8]])), scores_are_raw(np.array([[-0.2, 1.2]]))
     (False, True)
@@ -148,20 +151,8 @@ def scores_are_raw(scores: FloatArray) -> bool:
     return not_probabilities(scores) is not None
 
 
-def _onnx() -> Any:
-    from fedveil.audit.onnx_model import OnnxModel
-
-    return OnnxModel
-
-
-def _exported() -> Any:
-    from fedveil.audit.exported_program import ExportedProgram  # torch takes seconds to load
-
-    return ExportedProgram
-
-
 def _chosen_output(path: Path, gives: Sequence[Port], output: str) -> Port:
-    """Return the output by its name, or the only one that holds floats: labels beside it are whole numbers."""
+    """Return the output of that name, or the only one that holds floats: predicted labels are whole numbers."""
     named = {port.name: port for port in gives}
     if output:
         if output not in named:
@@ -170,7 +161,7 @@ def _chosen_output(path: Path, gives: Sequence[Port], output: str) -> Port:
     else:
         chosen = [port for port in gives if port.dtype.startswith("float")]
     if len(chosen) > 1:
-        raise InputError(f"{path}: has several outputs ({', '.join(named)}); choose one by --output")
+        raise InputError(f"{path}: has several outputs ({', '.join(named)}); choose one with --output")
     if not chosen or not chosen[0].dtype.startswith("float"):
         which = f"output {output!r} holds" if output else f"no output ({', '.join(named)}) holds"
         raise InputError(f"{path}: {which} {'no ' * bool(output)}scores (a tensor of floats); {ADVICE} with them")

@@ -1,9 +1,8 @@
 """A model in an ONNX file, run by onnxruntime on the CPU.
 
-An ONNX file is a graph of named operators. onnxruntime loads code for operators of its own only where a program
-registers a library; none is registered here, so that a file that asks for other operators is refused. Weights kept in
-further files are read from the model's folder and below; onnxruntime refuses absolute paths, `..` and links that leave
-it.
+An ONNX file is a graph of named operators. onnxruntime loads code for custom operators only if a program registers a
+library; none is registered here, so a file that needs other operators is refused. Weights in further files are read
+from the model's folder and below; onnxruntime refuses absolute paths, `..` and links that leave it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _DTYPES = {
 } | {f"tensor({sign}int{bits})": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 _ONLY_FATAL = 4
-"""onnxruntime's level of log messages: what is wrong with a file comes as an exception, too."""
+"""onnxruntime's log level; faults in a file are raised as exceptions anyway."""
 
 
 class OnnxModel(ScoringModel):
@@ -40,44 +39,45 @@ class OnnxModel(ScoringModel):
             self._session: Any = onnxruntime.InferenceSession(
                 str(path), sess_options=options, providers=["CPUExecutionProvider"]
             )
-        except Exception as fault:  # onnxruntime's own kinds share no base but this
+        except Exception as fault:  # onnxruntime's exceptions share no other base class
             raise InputError(f"{path}: {_why(fault)}") from fault
         super().__init__(
             path,
-            [_port(one) for one in self._session.get_inputs()],
-            [_port(one) for one in self._session.get_outputs()],
+            [_port(entry) for entry in self._session.get_inputs()],
+            [_port(entry) for entry in self._session.get_outputs()],
             output,
         )
 
     def answers(self, x: Numbers) -> Numbers:
         """Run the graph on one batch."""
         try:
-            (answer,) = self._session.run([self.gives.name], {self.takes.name: x})
+            scores: Numbers = self._session.run([self.gives.name], {self.takes.name: x})[0]
         except Exception as fault:
-            raise InputError(f"{self.path}: cannot score the data ({_said(fault)}); check the inputs' shape") from fault
-        made: Numbers = answer
-        return made
+            raise InputError(
+                f"{self.path}: cannot score the data ({_essence(fault)}); check the inputs' shape"
+            ) from fault
+        return scores
 
 
-def _port(one: Any) -> Port:
-    shape = tuple(length if isinstance(length, int) and length > 0 else None for length in one.shape)
-    return Port(one.name, _DTYPES.get(one.type, ""), shape or None)  # onnxruntime shows an unstated shape as []
+def _port(entry: Any) -> Port:
+    shape = tuple(length if isinstance(length, int) and length > 0 else None for length in entry.shape)
+    return Port(entry.name, _DTYPES.get(entry.type, ""), shape or None)  # onnxruntime shows an unstated shape as []
 
 
 def _why(fault: Exception) -> str:
-    """Say in our words why a file was refused."""
-    said = _said(fault)
-    if "is not a registered function/op" in said:
-        return f"asks for operators that are not ONNX's ({said}); libraries of them are never loaded; {ADVICE} without"
-    if "xternal data" in said:
-        return f"its weights lie in a file that is missing or outside the model's folder ({said}); put them beside it"
-    if "Protobuf parsing failed" in said or "No graph was found" in said:
-        return "not an ONNX file, or not a whole one; export or fetch it again"
-    return f"onnxruntime cannot load it ({said}); {ADVICE}"
+    """Return in plain words why a file was refused."""
+    reason = _essence(fault)
+    if "is not a registered function/op" in reason:
+        return f"needs operators that are not ONNX's ({reason}); libraries of them are never loaded; {ADVICE} without"
+    if "xternal data" in reason:
+        return f"its weights lie in a file that is missing or outside the model's folder ({reason}); put them beside it"
+    if "Protobuf parsing failed" in reason or "No graph was found" in reason:
+        return "not an ONNX file, or incomplete; export or fetch it again"
+    return f"onnxruntime cannot load it ({reason}); {ADVICE}"
 
 
-def _said(fault: Exception) -> str:
-    """Return the telling part of onnxruntime's message: no prefix, no places in its source, no paths."""
+def _essence(fault: Exception) -> str:
+    """Return onnxruntime's message without its prefix, lines of its source, and paths."""
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(fault))
     text = re.sub(r"Load model from .*? failed:\s*", "", text)
     text = re.sub(r"\S*onnxruntime_src\S*( .*?\))?\s*|\w+\.cc:\d+ \w+ ", "", text)

@@ -1,4 +1,4 @@
-"""A classifier's outputs with the true labels beside them: all that an audit looks at.
+"""A classifier's outputs with the true labels beside them, and what attackers see in them.
 
 Symbols: y the target with Y values, s a sensitive attribute, ŷ = argmax of the Y scores.
 """
@@ -17,7 +17,14 @@ from fedveil.core.errors import InputError
 from fedveil.data.attribute import Attribute
 
 SUM_TOLERANCE = 1e-3
-"""How far from 1 the probabilities of a record may sum; more for many classes, as files often have three decimals."""
+"""How far the sum of a record's probabilities may be from 1; more for many classes, as files often have three
+decimals."""
+
+_SMALLEST = 1e-16
+"""Smaller probabilities are raised to this, so that their logarithm stays finite."""
+
+_LEAST_IN_CELL = 20
+"""A combination of y and ŷ with fewer records than this gets no column."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +36,7 @@ class Outputs:
         raw: whether the scores are raw.
         y: the target; every record carries it.
         secrets: sensitive attributes by name; a record may lack one (`MISSING`).
-        groups: one id per record of the person it comes from, or None.
+        groups: for each record, the id of the person it comes from; None if every record is a different person.
     """
 
     scores: FloatArray
@@ -67,18 +74,18 @@ class Outputs:
         secrets: Mapping[str, Attribute],
         groups: IntArray | None = None,
     ) -> Self:
-        """Make outputs whose scores are probabilities, unless they are raw; others are refused.
+        """Return outputs; scores that are neither raw nor probabilities are refused.
 
         >>> y = Attribute.from_column("y", [0, 1])
         >>> Outputs.checked([[0.9, 0.1], [0.5, 0.4]], False, y, {})
         Traceback (most recent call last):
         fedveil.core.errors.InputError: outputs: the probabilities in row 2 sum to 0.9, not 1; correct them or set raw
         """
-        made = cls(np.asarray(scores, dtype=np.float64), raw, y, secrets, groups)
-        fault = None if raw else not_probabilities(made.scores)
+        outputs = cls(np.asarray(scores, dtype=np.float64), raw, y, secrets, groups)
+        fault = None if raw else not_probabilities(outputs.scores)
         if fault is not None:
             raise InputError(f"outputs: {fault}; correct them or set raw")
-        return made
+        return outputs
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -93,7 +100,7 @@ class Outputs:
 
     @property
     def predicted(self) -> IntArray:
-        """ŷ: the code with the highest score; of equal ones the first."""
+        """ŷ: the code with the highest score; the first of equal ones."""
         return np.asarray(self.scores.argmax(axis=1), dtype=np.int64)
 
     @property
@@ -120,17 +127,52 @@ class Outputs:
 
 
 def not_probabilities(scores: FloatArray) -> str | None:
-    """Say what is the first row that is no distribution, and why; None where all are.
+    """Describe the first row that is not a distribution; None if every row is one.
 
     >>> not_probabilities(np.array([[0.2, 0.8], [-3.0, 4.0]]))
     'row 2 holds -3, which is no probability'
     """
     outside = (scores < 0) | (scores > 1 + SUM_TOLERANCE)
     if outside.any():
-        row, place = map(int, np.argwhere(outside)[0])
-        return f"row {row + 1} holds {scores[row, place]:.6g}, which is no probability"
+        row, column = map(int, np.argwhere(outside)[0])
+        return f"row {row + 1} holds {scores[row, column]:.6g}, which is no probability"
     rounded = max(SUM_TOLERANCE, 5e-4 * scores.shape[1])
     wrong = np.flatnonzero(np.abs(scores.sum(axis=1) - 1) > rounded + 1e-12)
     if len(wrong):
         return f"the probabilities in row {wrong[0] + 1} sum to {scores[wrong[0]].sum():.6g}, not 1"
     return None
+
+
+def both_classes(scores: FloatArray, raw: bool) -> FloatArray:
+    """Complete a single column, the second class's score, with the first class's; several columns stay as they are."""
+    if scores.shape[1] > 1:
+        return scores
+    return np.hstack([np.zeros_like(scores) if raw else 1 - scores, scores])
+
+
+def visible_columns(outputs: Outputs) -> FloatArray:
+    """Return what attackers see in the scores: raw scores (if given), probabilities, log-odds and entropy.
+
+    Log-odds are included because a standardised probability cannot tell 1 − 1e-9 from 1 − 1e-6, and a server that
+    looks closely can. Entropy is included because a linear attacker cannot compute it.
+    """
+    p = outputs.soft
+    rest = np.stack([np.delete(p, k, axis=1).sum(axis=1) for k in range(p.shape[1])], axis=1)  # exact near 1: not 1 − p
+    odds = np.log(np.maximum(p, _SMALLEST)) - np.log(np.maximum(rest, _SMALLEST))
+    first = 1 if p.shape[1] == 2 else 0  # one of two probabilities determines the other
+    columns = [p[:, first:], odds[:, first:], outputs.entropies[:, None]]
+    return np.hstack([outputs.scores, *columns] if outputs.raw else columns)
+
+
+def label_cells(outputs: Outputs) -> IntArray:
+    """Number the combinations (y, ŷ): y·Y + ŷ."""
+    return np.asarray(outputs.y.codes * len(outputs.y.values) + outputs.predicted, dtype=np.int64)
+
+
+def label_columns(outputs: Outputs) -> FloatArray:
+    """Return y, ŷ and their frequent combinations as columns of zeros and ones, one for each value."""
+    size, cells = len(outputs.y.values), label_cells(outputs)
+    frequent = np.flatnonzero(np.bincount(cells, minlength=size * size) >= _LEAST_IN_CELL)
+    unit = np.eye(size)
+    together = (cells[:, None] == frequent[None, :]).astype(np.float64)
+    return np.hstack([unit[outputs.y.codes], unit[outputs.predicted], together])

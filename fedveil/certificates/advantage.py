@@ -1,11 +1,11 @@
-"""Advantage, balanced accuracy and accuracy: how they convert, and what (ε, δ)-DP says about them.
+"""Advantage, balanced accuracy and accuracy: their conversions, and the bounds on them under (ε, δ)-DP.
 
-Symbols: K values of u; balanced accuracy BA = the mean over values of the chance to be recognised;
+Symbols: K values of u; balanced accuracy BA = the mean over values of the probability of a right guess;
 advantage = (K·BA − 1)/(K − 1): 0 for guessing, 1 for certainty, and for binary u the total variation.
 
 The DP bounds need indistinguishability between *values of the attribute*: P(E|u) ≤ e^ε P(E|u′) + δ for
-every pair. DP on records gives it for a record's replacement; an accountant's ε for adding or removing a
-record must pass through `replace_one_from_add_remove` first.
+every pair. DP for *replacing* a record provides it; an accountant's ε for adding or removing a record must be
+converted by `replace_one_from_add_remove` first.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def replace_one_from_add_remove(epsilon: float, delta: float) -> tuple[float, fl
     """Return the (ε, δ) of replacing a record, 2ε and δ(1 + e^ε), from those of adding or removing one.
 
     A replacement is a removal and an addition (group privacy; Dwork and Roth 2014, §2.3).
-    An accountant run for replacement itself gives less: see `differential_privacy`.
+    An accountant of replacement itself gives a smaller ε: see `differential_privacy`.
     """
     _check_epsilon(epsilon, delta)
     return 2.0 * epsilon, min(1.0, delta * (1.0 + _exp(epsilon)) if delta > 0.0 else 0.0)
@@ -90,9 +90,9 @@ def certify_accuracy_from_dp(epsilon: float, delta: float, priors: npt.ArrayLike
     """Certify a ceiling on accuracy from (ε, δ) that holds between any two values of the attribute.
 
     Args:
-        epsilon: ε of indistinguishability between values of u (for a record's replacement, not addition).
+        epsilon: ε of indistinguishability between values of u (for replacing a record, not for adding one).
         delta: its δ.
-        priors: what the observer knew of u beforehand.
+        priors: what the observer knew about u beforehand.
         protects: which messages the mechanism covers, in words.
     """
     return Certificate(

@@ -1,7 +1,7 @@
-"""What a figure may claim: a `Certificate` binds every observer, an `AgainstAttackersTried` only those that were tried.
+"""What a figure may claim: a `Certificate` holds for every observer, `AgainstAttackersTried` for those that were tried.
 
 The two share no base class with each other or with `fedveil.core.figures.Estimate`, print differently, and
-cannot be turned into one another. Only a `Certificate` ever prints the word CERTIFIED.
+cannot be converted into one another. Only a `Certificate` ever prints the word CERTIFIED.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Certificate:
     Attributes:
         quantity: what is bounded: "accuracy", "balanced accuracy", "advantage", "information (bits)", "epsilon", ….
         bound: the bound.
-        direction: "upper" where no observer can have more, "lower" where none can have less.
-        assumptions: every condition the bound rests on, by name, with its value.
-        does_not_cover: what a reader might take it to cover, and it does not.
+        direction: "upper" if no observer can exceed the bound, "lower" if none can fall below it.
+        assumptions: every condition that the bound rests on, by name, with its value.
+        does_not_cover: what a reader might expect to be covered, but is not.
         method: how it was derived.
         citation: where the argument is published, or that it is our own.
         confidence: None for a bound that always holds; else the probability, over the draw of the held-out
@@ -69,18 +69,11 @@ class Certificate:
         return f"CERTIFIED {self.quantity} {sign} {self.rounded()}{level} — assumes {assumed}{outside}"
 
     def rounded(self, digits: int = 3) -> str:
-        """Return the bound in print, rounded to the safe side: an upper bound up, a lower bound down."""
-        if math.isinf(self.bound):
-            return "∞" if self.bound > 0 else "−∞"
-        scale = 10.0**digits
-        outward = math.ceil if self.direction == "upper" else math.floor
-        # What lies within float noise of a printed value is that value: 0.5 + 1e-12 prints as 0.500.
-        nearest = round(self.bound * scale)
-        steps = nearest if abs(self.bound * scale - nearest) < 1e-6 else outward(self.bound * scale)
-        return f"{steps / scale:.{digits}f}"
+        """Return the bound as text, rounded to the safe side: an upper bound up, a lower bound down."""
+        return rounded_outward(self.bound, self.direction, digits)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the form in which every `--json` output shows a certificate."""
+        """Return the certificate in the form of every `--json` output."""
         return {
             "certified": True,
             "quantity": self.quantity,
@@ -94,7 +87,7 @@ class Certificate:
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A mapping proxy cannot be pickled; the constructor makes it anew.
+        # A mapping proxy cannot be pickled; the constructor builds it again.
         return (
             type(self),
             (
@@ -110,12 +103,34 @@ class Certificate:
         )
 
 
+def rounded_outward(bound: float, direction: Direction, digits: int = 3) -> str:
+    """Return a bound as text, rounded to the safe side: an upper bound up, a lower bound down.
+
+    >>> rounded_outward(0.7301, "upper"), rounded_outward(0.7309, "lower")
+    ('0.731', '0.730')
+    """
+    if math.isinf(bound):
+        return "∞" if bound > 0 else "−∞"
+    scale = 10.0**digits
+    outward = math.ceil if direction == "upper" else math.floor
+    # A bound within rounding error of a printed value is that value: 0.5 + 1e-12 prints as 0.500.
+    closest = round(bound * scale)
+    steps = closest if abs(bound * scale - closest) < 1e-6 else outward(bound * scale)
+    return f"{steps / scale:.{digits}f}"
+
+
 @dataclass(frozen=True)
 class AgainstAttackersTried:
-    """A figure with the form of a theorem whose input was only estimated: it guarantees nothing.
+    """The value of a theorem's formula whose input was only estimated: it guarantees nothing.
 
-    Example: Theorem 2 of TAPPFL fed with a trained attacker's cross-entropy. That cross-entropy is an
-    *upper* bound on H(u|r), where the theorem needs a lower one; a better attacker can exceed the figure.
+    Example: Theorem 2 of TAPPFL, computed from a trained attacker's cross-entropy. That cross-entropy is an
+    *upper* bound on H(u|r), but the theorem needs a lower one; a better attacker can exceed the figure.
+
+    Attributes:
+        quantity: what is estimated: "accuracy", ….
+        value: the estimate.
+        method: the formula, and what it was computed from.
+        attackers: the names of the attackers that were tried.
 
     >>> print(AgainstAttackersTried("accuracy", 0.731, "Fano's inequality", ("mlp", "forest")))
     accuracy about 0.731 (estimate, against the attackers tried: mlp, forest; no guarantee)
@@ -138,7 +153,7 @@ class AgainstAttackersTried:
         return f"{self.quantity} about {self.value:.3f} (estimate, against the attackers tried: {tried}; no guarantee)"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the form in which every `--json` output shows such a figure."""
+        """Return the figure in the form of every `--json` output."""
         return {
             "certified": False,
             "label": "estimate, against the attackers tried",

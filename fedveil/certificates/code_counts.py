@@ -1,16 +1,17 @@
-"""A certificate of independence by counting: how often each value of u was seen with each code, on held-out people.
+"""A certificate by counting, on held-out people, how often each code occurs with each value of u.
 
 Symbols: p_v(c) the probability of code c for people of value v, one of K; n_v how many of them were counted; p̂_v their
-observed shares; A* = (1/K) Σ_c max_v p_v(c), the balanced accuracy of the best observer of the code there can be.
+observed shares; A* = (1/K) Σ_c max_v p_v(c), the balanced accuracy of the best possible observer of the code.
 
-Â, which is A* with p̂ in place of p, is convex in every p̂_v, so that E[Â] ≥ A* (Jensen): its bias is upward, the more
-codes the more so. Exchanging one person of value v changes Â by at most 1/(K n_v). By McDiarmid's inequality (1989)
-Â < E[Â] − t has probability at most exp(−2t² / Σ_v 1/(K² n_v)). Hence A* ≤ Â + √(ln(1/α) Σ_v 1/(2 K² n_v)) but for
-probability α, whatever the number of codes. For K = 2, A* = (1 + TV)/2 with TV the codes' total variation.
+Â, which is A* with p̂ in place of p, is convex in every p̂_v, so that E[Â] ≥ A* (Jensen): its bias is upward and grows
+with the number of codes. Exchanging one person of value v changes Â by at most 1/(K n_v). By McDiarmid's inequality
+(1989), Â < E[Â] − t has probability at most exp(−2t² / Σ_v 1/(K² n_v)). Hence A* ≤ Â + √(ln(1/α) Σ_v 1/(2 K² n_v))
+with probability at least 1 − α, whatever the number of codes. For K = 2, A* = (1 + TV)/2 with TV the total variation
+between the codes' two distributions.
 
-Where codes are drawn, each person's chances of them are known before the draw. Their mean over people of value v
-estimates p_v without the draw's own scatter; Jensen holds as before, and exchanging a person, whose chances sum to 1,
-still changes Â by at most 1/(K n_v). So the bound holds with chances in place of counts, and its bias is smaller.
+If codes are drawn at random, each person's chances of them are known before the draw. Their mean over people of value v
+estimates p_v without the variance of the draw; Jensen holds as before, and exchanging a person, whose chances sum to 1,
+still changes Â by at most 1/(K n_v). So the bound holds with chances instead of counts, and its bias is smaller.
 """
 
 from __future__ import annotations
@@ -28,29 +29,29 @@ from fedveil.core.errors import InputError
 
 
 def best_balanced_accuracy_bound(codes: npt.ArrayLike, u: npt.ArrayLike, values: int, alpha: float) -> float:
-    """Return an upper bound on A*; below the truth with probability at most alpha, for independent people.
+    """Return an upper bound on A*; for independent people it is too low with probability at most alpha.
 
     >>> best_balanced_accuracy_bound([0, 1] * 5000, [0, 0, 1, 1] * 2500, 2, 0.05) < 0.513
     True
     """
     check_alpha(alpha)
-    seen, secret = np.asarray(codes), np.asarray(u)
-    if seen.ndim != 1 or seen.shape != secret.shape:
-        raise InputError(f"code counts: give one code and one value per person, got {seen.shape} and {secret.shape}")
-    if values < 2 or (len(secret) and not 0 <= secret.min() <= secret.max() < values):
+    code, value = np.asarray(codes), np.asarray(u)
+    if code.ndim != 1 or code.shape != value.shape:
+        raise InputError(f"code counts: give one code and one value per person, got {code.shape} and {value.shape}")
+    if values < 2 or (len(value) and not 0 <= value.min() <= value.max() < values):
         raise InputError(f"code counts: needs at least two values of u, numbered from 0, got {values}")
-    people = np.bincount(secret, minlength=values)
+    people = np.bincount(value, minlength=values)
     if (people == 0).any():
         raise InputError("code counts: a value of u has no held-out people to count; hold out more")
-    kinds, places = np.unique(seen, return_inverse=True)
-    table = np.bincount(places * values + secret, minlength=len(kinds) * values).reshape(len(kinds), values)
+    distinct, row = np.unique(code, return_inverse=True)
+    table = np.bincount(row * values + value, minlength=len(distinct) * values).reshape(len(distinct), values)
     return balanced_accuracy_bound_from_chances(table, alpha)
 
 
 def balanced_accuracy_bound_from_chances(sums: npt.ArrayLike, alpha: float) -> float:
     """Return the same bound from (codes, K): for each value the sum of its people's chances of each code.
 
-    A person's chances sum to 1, so that column v sums to n_v. Counts are such sums with all chances 0 or 1.
+    A person's chances sum to 1, so that column v sums to n_v. Counts are the sums of chances that are all 0 or 1.
     """
     check_alpha(alpha)
     table = np.asarray(sums, dtype=np.float64)
@@ -75,7 +76,7 @@ def certify_codes(
     *,
     does_not_cover: tuple[str, ...] = (),
 ) -> Certificate:
-    """Certify the balanced accuracy of whoever sees the code and nothing else of a person, by counting codes."""
+    """Certify the balanced accuracy of an observer who sees a person's code and nothing else, by counting codes."""
     bound = best_balanced_accuracy_bound(codes, u, values, 1 - confidence)
     counted = {"people counted": len(np.asarray(u)), "values": values, "codes seen": len(np.unique(np.asarray(codes)))}
     return _certificate(bound, counted, "codes counted on", confidence, does_not_cover)
@@ -84,7 +85,7 @@ def certify_codes(
 def certify_chances(
     sums: npt.ArrayLike, confidence: float = 0.95, *, does_not_cover: tuple[str, ...] = ()
 ) -> Certificate:
-    """Certify the same by summed chances, (codes, K), of codes that are drawn anew for each person."""
+    """Certify the same from summed chances, (codes, K), of codes that are drawn independently for each person."""
     table = np.asarray(sums, dtype=np.float64)
     bound = balanced_accuracy_bound_from_chances(table, 1 - confidence)
     counted = {

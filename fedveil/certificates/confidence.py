@@ -1,12 +1,12 @@
 """One-sided confidence bounds from independent held-out records, valid at every sample size.
 
-Each function states the one failure it may make and its probability `alpha`; whoever combines several
+Each function states how it can fail, which has probability at most `alpha`; a caller that combines several bounds
 divides alpha among them (union bound). Symbols: n records, K possible values, entropies in bits.
 
 Entropy. With p the true law, X = −ln p(v|u) and A the mean of X over the records, the plug-in Ĥ is at most A,
 because observed frequencies minimise the empirical cross-entropy. So Ĥ exceeds H only if A does. The second
 derivative of X's cumulant function at s is X's variance under p^{1−s}, renormalised; that is the variance of
-information under this law, over (1−s)². For K values it is at most
+information under this law, divided by (1−s)². For K values it is at most
 N_K = max_r r(1−r) ln²((1−r)(K−1)/r) (Reeb and Wolf 2015), and a condition u adds at most ln²K/4 between its
 values. Integrated twice, X is sub-gamma above (scale 1) and sub-Gaussian below.
 """
@@ -70,7 +70,7 @@ def largest_information_variance(values: int) -> float:
         return 0.0
     r = np.linspace(0.0, 1.0, 20_001)[1:-1]
     at_grid = r * (1.0 - r) * np.log((1.0 - r) * (values - 1) / r) ** 2
-    # The grid misses the maximum by far less than the 1e-5 that is added.
+    # The grid misses the maximum by much less than the 1e-5 that is added.
     return float(at_grid.max()) * (1.0 + 1e-5)
 
 
@@ -80,8 +80,8 @@ def conditional_entropy_lower_bound(
     """Return a lower bound, in bits, on H(labels | given), or on H(labels) without a condition.
 
     Guarantee: above the truth with probability at most alpha, for independent records and labels that can
-    take at most K = `values` values. The plug-in's own bias is downward, which only costs tightness; it is
-    about (cells of the condition)·(K−1)/(2n ln 2), and large where a condition has many cells.
+    take at most K = `values` values. The bias of the plug-in estimate is downward, which only costs tightness; it is
+    about (cells of the condition)·(K−1)/(2n ln 2), and large if the condition has many cells.
     """
     check_alpha(alpha)
     n = len(np.asarray(labels))

@@ -1,8 +1,8 @@
-"""Differential privacy's ε for Gaussian and Laplace noise: exact where it has a closed form, else by an accountant.
+"""Differential privacy's ε for Gaussian and Laplace noise: exact if there is a closed form, else by an accountant.
 
-Accountants come from Opacus and dp-accounting (the extra `fedveil[dp]`), imported when they are called.
-Symbols: noise multiplier = σ / sensitivity; sample rate q (Poisson); steps; δ. Unless said otherwise, neighbours
-differ by *adding or removing* one record. Attributes need *replacing* one: see `neighbours` and
+Accountants come from Opacus and dp-accounting (the extra `fedveil[dp]`), which are imported on the first call.
+Symbols: noise multiplier = σ / sensitivity; sample rate q (Poisson); steps; δ. Unless stated otherwise, neighbours
+differ by *adding or removing* one record. For attributes, *replacing* one is needed: see `neighbours` and
 `advantage.replace_one_from_add_remove`.
 
 | accountant | from | ε |
@@ -37,7 +37,7 @@ Accountant = Literal["pld", "prv", "rdp", "dp-accounting rdp"]
 Neighbours = Literal["add or remove", "replace"]
 
 _NOISE_TOLERANCE = 1e-3
-"""Calibrated noise exceeds the least that serves by no more than this share."""
+"""Calibrated noise exceeds the least sufficient noise by at most this share."""
 
 
 def gaussian_delta(epsilon: float, noise_multiplier: float, releases: int = 1) -> float:
@@ -69,7 +69,7 @@ def laplace_epsilon(scale: float, clip: float, *, clipped_in: Literal["L1", "L2"
     """Return the pure ε of one Laplace release between any two clipped messages.
 
     Two messages with ‖·‖₁ ≤ B are at most 2B apart in L1: ε = 2B/b. Clipped in L2 they may be 2B√d apart, so that
-    ε = 2B√d/b: the honest figure for the common recipe. k releases cost k times as much.
+    ε = 2B√d/b: the correct figure for the common recipe. k releases cost k times as much.
 
     >>> laplace_epsilon(2.0, 1.0, clipped_in="L1"), laplace_epsilon(2.0, 1.0, clipped_in="L2", dimensions=100)
     (1.0, 10.0)
@@ -90,9 +90,9 @@ def dp_sgd_epsilon(
     accountant: Accountant = "pld",
     neighbours: Neighbours = "add or remove",
 ) -> float:
-    """Return ε of `steps` Poisson-sampled Gaussian steps (DP-SGD) by the accountant named.
+    """Return ε of `steps` Poisson-sampled Gaussian steps (DP-SGD) by the named accountant.
 
-    Replacement is accounted for by "pld" only (the noise still measured in the sensitivity of adding a record).
+    Only "pld" accounts for replacement (the noise is still measured in the sensitivity of adding a record).
     """
     _check(noise_multiplier, sample_rate, steps, delta)
     if accountant not in get_args(Accountant):
@@ -108,8 +108,8 @@ def dp_sgd_epsilon(
         with _quiet("opacus"):
             return float(opacus.get_epsilon(delta))
     library = _extra("dp_accounting")
-    one = library.GaussianDpEvent(noise_multiplier)
-    sampled = library.PoissonSampledDpEvent(sample_rate, one) if sample_rate < 1.0 else one
+    step = library.GaussianDpEvent(noise_multiplier)
+    sampled = library.PoissonSampledDpEvent(sample_rate, step) if sample_rate < 1.0 else step
     relation = library.NeighboringRelation
     with _quiet("dp_accounting"):
         if accountant == "pld":
@@ -176,7 +176,7 @@ def _least_noise(epsilon_of: Callable[[float], float], target: float) -> float:
         else:
             enough, reached, too_little = too_little, value, too_little / 2.0
             if enough < 1.0 / 64.0:
-                raise InputError(f"calibration: epsilon {target} needs next to no noise; ask for a smaller epsilon")
+                raise InputError(f"calibration: epsilon {target} needs almost no noise; choose a smaller epsilon")
     while enough > too_little * (1.0 + _NOISE_TOLERANCE):
         middle = _between(math.log(too_little), math.log(enough), missed, reached, target)
         value = epsilon_of(middle)
@@ -188,7 +188,7 @@ def _least_noise(epsilon_of: Callable[[float], float], target: float) -> float:
 
 
 def _between(low: float, high: float, missed: float, reached: float, target: float) -> float:
-    """Interpolate ln ε over ln noise, a little past the root towards the farther end, so that both ends close in."""
+    """Interpolate ln ε over ln noise, a little beyond the root towards the farther end, so that both ends move."""
     share = math.log(missed / target) / math.log(missed / reached) if reached > 0.0 else 0.5
     guess = low + share * (high - low)
     guess += 0.4 * _NOISE_TOLERANCE if guess - low < high - guess else -0.4 * _NOISE_TOLERANCE
@@ -208,9 +208,9 @@ def _extra(module: str) -> Any:
 
 @contextmanager
 def _quiet(package: str) -> Iterator[None]:
-    """Silence what the package itself warns about (deprecations on import, log 0 in its grids), and nothing else.
+    """Silence warnings from inside the package (deprecations on import, log 0 in its grids), and no others.
 
-    dp-accounting reports Rényi orders that it leaves out, which only loosens ε, through absl's logger.
+    dp-accounting reports through absl's logger which Rényi orders it leaves out; that only makes ε larger.
     """
     log = logging.getLogger("absl")
     level = log.level
@@ -239,7 +239,7 @@ def composed_epsilon(epsilon: float, releases: int, delta: float = 0.0) -> float
     """Return the ε at δ of k releases, each ε₀-differentially private, adaptively chosen.
 
     At δ = 0 it is k·ε₀. At δ > 0 it is the optimum of Kairouz, Oh and Viswanath (2015, Theorem 3.3): no k such releases
-    are told apart better than k randomised responses are, and of those the law is known.
+    are easier to distinguish than k randomised responses, whose distribution is known.
 
     >>> composed_epsilon(0.1, 100), round(composed_epsilon(0.1, 100, 1e-5), 3)
     (10.0, 4.307)
@@ -252,7 +252,7 @@ def composed_epsilon(epsilon: float, releases: int, delta: float = 0.0) -> float
     chance = binom.pmf(lies, releases, expit(-epsilon))
     loss = (releases - 2 * lies) * epsilon
 
-    def excess(at: float) -> float:
-        return float((chance * -np.expm1(np.minimum(at - loss, 0.0))).sum()) - delta
+    def excess(candidate: float) -> float:
+        return float((chance * -np.expm1(np.minimum(candidate - loss, 0.0))).sum()) - delta
 
     return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, releases * epsilon))

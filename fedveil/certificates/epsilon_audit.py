@@ -1,10 +1,9 @@
-"""Lower bounds on ε by counting events, as in auditing DP: what samples *can* say about an unknown mechanism.
+"""Lower bounds on ε by counting events, as in auditing DP: what samples *can* show about an unknown mechanism.
 
-No sample bounds ε from above: a rare output may tell all. But an event that is frequent under one value of u
-and rare under another proves that ε is at least so large. The event is chosen on one half of the records and
-counted on the other (or on records given apart), so that the choice costs no validity; both rates are bounded
-by Clopper and Pearson (1934).
-(Jagielski, Ullman and Oprea 2020, for DP-SGD.)
+No sample bounds ε from above, since a rare output may reveal everything. But an event that is frequent under one value
+of u and rare under another proves a lower bound on ε. The event is chosen on one half of the records and counted on the
+other (or on records that are given separately), so that the choice costs no validity; both rates are bounded by Clopper
+and Pearson (1934). Jagielski, Ullman and Oprea (2020) audit DP-SGD in this way.
 
 Outputs are either integer codes (events: one code) or scores, one or more columns of floats, e.g. an attacker's
 log-odds (events: a column at or above, or at or below, a threshold).
@@ -35,11 +34,11 @@ _THRESHOLDS = 32
 
 @dataclass(frozen=True)
 class EpsilonLowerBound:
-    """What counting proved: ε is at least so large, at the confidence. It promises no privacy.
+    """A lower bound on ε, proved by counting at some confidence. It promises no privacy.
 
     Attributes:
         definition: "information privacy" or "attribute DP".
-        epsilon: the lower bound, in nats; 0 where nothing was proved.
+        epsilon: the lower bound, in nats; 0 if nothing was proved.
         confidence: the probability, over the draw of the records, that the true ε is at least this.
         event: the event counted, and between which values.
         records: how many records it was counted on.
@@ -60,7 +59,7 @@ class EpsilonLowerBound:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the form in which every `--json` output shows such a bound."""
+        """Return the bound in the form of every `--json` output."""
         return {
             "certified": False,
             "label": "lower bound by event counting",
@@ -84,8 +83,8 @@ def audit_attribute_dp(
 ) -> EpsilonLowerBound:
     """Bound from below the ε of (ε, δ)-ADP: ε ≥ ln((P(E|u) − δ)/P(E|u′)).
 
-    With `counted_on` the event is chosen on all of the first records and counted on these.
-    Guarantee: for independent records, exceeds the true ε with probability at most 1 − confidence.
+    With `counted_on`, the event is chosen on all records of the first arguments and counted on these instead.
+    Guarantee: for independent records, the result exceeds the true ε with probability at most 1 − confidence.
     """
     alpha = (1.0 - confidence) / 2.0
     check_alpha(alpha)
@@ -93,8 +92,8 @@ def audit_attribute_dp(
         raise InputError(f"audit: delta must lie in [0, 1), got {delta}")
 
     def rates(event: BoolArray, labels: npt.NDArray[Any], values: npt.NDArray[Any]) -> list[tuple[float, float]]:
-        inside = [event[labels == value] for value in values]
-        return [proportion_bounds(int(one.sum()), len(one), alpha) for one in inside]
+        by_value = [event[labels == value] for value in values]
+        return [proportion_bounds(int(inside.sum()), len(inside), alpha) for inside in by_value]
 
     choosing, counting = _parts(outputs, attribute, generator, counted_on)
     values = np.unique(choosing[1])
@@ -112,7 +111,7 @@ def audit_attribute_dp(
     if best is None:
         raise InputError("audit: needs records of at least two values of the attribute in either half; add records")
     _, rule, *pair = best
-    u, other = (values[place] for place in pair)
+    u, other = (values[index] for index in pair)
     (likely, _), (_, unlikely) = rates(rule.holds(counting[0]), counting[1], values[pair])
     epsilon = max(0.0, _log_ratio(likely - delta, unlikely))
     return EpsilonLowerBound(
@@ -130,8 +129,8 @@ def audit_information_privacy(
 ) -> EpsilonLowerBound:
     """Bound from below the ε of information privacy: ε ≥ |ln P(u|E)/P(u)|, an average of the ratios inside E.
 
-    With `counted_on` the event is chosen on all of the first records and counted on these.
-    Guarantee: for independent records, exceeds the true ε with probability at most 1 − confidence.
+    With `counted_on`, the event is chosen on all records of the first arguments and counted on these instead.
+    Guarantee: for independent records, the result exceeds the true ε with probability at most 1 − confidence.
     """
     alpha = (1.0 - confidence) / 2.0
     check_alpha(alpha)
@@ -178,7 +177,7 @@ class _Rule:
 
 
 def _events(outputs: npt.NDArray[Any]) -> Iterator[tuple[BoolArray, _Rule]]:
-    """Yield candidate events, from the choosing half alone."""
+    """Yield candidate events, from the records that choose alone."""
     for column in range(outputs.shape[1]):
         if outputs.dtype.kind in "iub":
             rules = [_Rule(column, "=", int(code)) for code in np.unique(outputs[:, column])]
@@ -190,12 +189,12 @@ def _events(outputs: npt.NDArray[Any]) -> Iterator[tuple[BoolArray, _Rule]]:
 
 
 def _parts(
-    outputs: npt.ArrayLike, attribute: npt.ArrayLike, generator: np.random.Generator, apart: Records | None
+    outputs: npt.ArrayLike, attribute: npt.ArrayLike, generator: np.random.Generator, counted_on: Records | None
 ) -> tuple[_Checked, _Checked]:
-    """Return records that choose the event and records that count it: random halves where none are given apart."""
+    """Return the records that choose the event and those that count it: random halves, unless given separately."""
     seen, labels = _checked(outputs, attribute)
-    if apart is not None:
-        counted = _checked(*apart)
+    if counted_on is not None:
+        counted = _checked(*counted_on)
         if counted[0].shape[1] != seen.shape[1] or counted[0].dtype.kind != seen.dtype.kind:
             raise InputError("audit: records that choose and records that count need outputs of the same form")
         return (seen, labels), counted

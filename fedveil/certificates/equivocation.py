@@ -1,9 +1,9 @@
-"""Where H(u|r), the equivocation, came from, and what may therefore be said with it.
+"""The source of H(u|r), the equivocation, which decides whether a bound computed from it is a certificate.
 
 `KnownEquivocation` is a value, or a lower bound, that no attacker can undercut: computed from a known
-discrete law, from a channel whose noise is known, or as a lower confidence bound by `rate`. Only it can be
-certified. `AttackerCrossEntropy` is what a trained attacker reached: an *upper* bound on H(u|r), so that
-the same theorem yields an estimate and no more.
+discrete law, from a channel whose noise is known, or as a lower confidence bound by `rate`. Only such a value can
+be certified. `AttackerCrossEntropy` is the cross-entropy of a trained attacker: an *upper* bound on H(u|r), so that
+the same theorem gives only an estimate.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _FANO = "Fano 1961; Cover and Thomas, Elements of Information Theory, 2nd ed., �
 
 @dataclass(frozen=True)
 class KnownEquivocation:
-    """H(u|r) in bits, exact or bounded from below, with the reason why it may be relied upon.
+    """H(u|r) in bits, exact or bounded from below, with the reason why it is reliable.
 
     Attributes:
         bits: the value or lower bound.
         values: K, the number of values of u.
         source: what makes it reliable.
-        basis: the same in words: which law, which channel, which held-out records.
+        basis: in words, which law, which channel or which held-out records.
         confidence: required for a "lower confidence bound", and only for it.
     """
 
@@ -113,7 +113,7 @@ def certify_accuracy(equivocation: KnownEquivocation, *, largest_prior: float | 
 
 
 def estimate_accuracy(cross_entropy: AttackerCrossEntropy) -> AgainstAttackersTried:
-    """Put trained attackers' cross-entropy into Fano's form: an estimate, which a better attacker may exceed.
+    """Compute Fano's bound from trained attackers' cross-entropy: an estimate, which a better attacker may exceed.
 
     A cross-entropy above log₂ K is worse than guessing and counts as log₂ K.
     """

@@ -1,7 +1,7 @@
 """Fano's inequality, inverted exactly: from uncertainty about u to a ceiling on every attacker's accuracy.
 
-These functions return plain numbers and certify nothing by themselves: whether the number binds every
-attacker depends on where H(u|r) came from; see `fedveil.certificates.equivocation`.
+These functions return plain numbers and certify nothing by themselves: whether the number holds for every
+attacker depends on the source of H(u|r); see `fedveil.certificates.equivocation`.
 
 Symbols: K values of u, Pe the attacker's error, H₂ the binary entropy, all in bits.
 Fano (1961; Cover and Thomas, Elements of Information Theory, §2.10): H(u|r) ≤ H₂(Pe) + Pe·log₂(K−1).
@@ -15,13 +15,13 @@ from collections.abc import Callable
 from fedveil.core.errors import InputError
 
 _ENTROPY_SLACK = 1e-9
-"""How far above log₂ K an entropy may lie and still be taken for rounding."""
+"""An entropy above log₂ K by at most this much is attributed to rounding."""
 
 _ROUNDING = 1e-15
-"""Leaves the computed entropies' rounding on the safe side (where they are flat it costs about 1e-8 of accuracy)."""
+"""Keeps the rounding of computed entropies on the safe side; where they are flat, it costs about 1e-8 of accuracy."""
 
 _STEPS = 200
-"""Halvings: more than a float's 52 bits, so that the bracket closes to neighbours even near 0."""
+"""Halvings of the bracket: more than a float's 52 bits, so that its ends become neighbouring floats even near 0."""
 
 
 def inverse_binary_entropy(bits: float) -> float:
@@ -38,7 +38,7 @@ def inverse_binary_entropy(bits: float) -> float:
 def fano_error_bound(conditional_entropy: float, values: int) -> float:
     """Return the smallest Pe in [0, (K−1)/K] with H₂(Pe) + Pe·log₂(K−1) ≥ H(u|r).
 
-    Guarantee: every attacker errs at least so often, if H(u|r) is (a lower bound on) the true one.
+    Guarantee: every attacker's error is at least Pe, if `conditional_entropy` is H(u|r) or a lower bound on it.
     """
     most = math.log2(_checked_values(values))
     if not 0.0 <= conditional_entropy <= most + _ENTROPY_SLACK:
@@ -58,8 +58,8 @@ def fano_error_bound(conditional_entropy: float, values: int) -> float:
 def fano_accuracy_bound(conditional_entropy: float, values: int, *, largest_prior: float | None = None) -> float:
     """Return the ceiling 1 − Pe on accuracy that Fano's inequality allows.
 
-    Where the largest prior is given, a ceiling below it is refused: guessing the likeliest value always
-    reaches it, so that such an H(u|r) cannot be right.
+    If the largest prior is given, a ceiling below it is refused: guessing the likeliest value always
+    reaches it, so such an H(u|r) cannot be right.
 
     >>> fano_accuracy_bound(1.0, 2)
     0.5
@@ -106,7 +106,7 @@ def information_accuracy_bound(information: float, largest_prior: float) -> floa
 
 
 def _largest_below(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the largest point, to float precision, up to which `holds`; it holds at `low` and stops once."""
+    """Return the largest point, to float precision, up to which `holds` is true; it is at `low`, and changes once."""
     for _ in range(_STEPS):
         middle = 0.5 * (low + high)
         if middle in (low, high):

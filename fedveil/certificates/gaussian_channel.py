@@ -1,28 +1,32 @@
-"""The certified mode: a representation clipped to ‖r‖ ≤ R with N(0, σ²I) added before it leaves the device.
+"""The certified mode: a representation is clipped to ‖r‖ ≤ R, and N(0, σ²I) is added before it leaves the device.
 
-The guarantee holds whatever the extractor learned, even if it reads u, because it uses nothing but the
+The guarantee holds whatever the extractor learned, even if it reads u, because it rests on nothing but the
 noise: given any value of u, what leaves is a mixture of Gaussians whose means lie in a ball of radius R.
 
 Symbols: s = √k·R/σ for k releases about one person (chosen adaptively or not); Φ the normal distribution
-function; π the observer's priors over the K values of u. The numbers below are bounds on the best attacker.
+function; π the observer's priors over the K values of u. The numbers below bound the best attacker;
+`GaussianRelease` makes certificates of them, with their assumptions.
 
 * binary u: advantage ≤ 2Φ(s) − 1, balanced accuracy ≤ Φ(s) (two means are at most 2R apart); attained.
 * K values: for a guess that says k on the event A_k, let q_k = N(0, σ²I)(A_k). Neyman and Pearson against the
   centre of the ball give P(A_k | u=k) ≤ f(q_k), f(q) = Φ(Φ⁻¹(q) + s), hence
   accuracy ≤ max over q in the simplex of Σ π_k f(q_k); with equal priors Φ(Φ⁻¹(1/K) + s).
-  f is concave (f′ = exp(−s·Φ⁻¹(q) − s²/2) falls with q), so the maximum is solved by its dual, and *every*
+  f is concave (f′ = exp(−s·Φ⁻¹(q) − s²/2) falls with q), so the maximum is found through its dual, and *every*
   dual value is an upper bound: an imperfect solution is looser, never wrong. For K = 2 it is attained.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
+from fedveil.certificates.advantage import advantage_from_balanced_accuracy
+from fedveil.certificates.certificate import Certificate
 from fedveil.core.entropy import probabilities
 from fedveil.core.errors import InputError
 
@@ -34,7 +38,7 @@ _ROUNDING = 1e-15
 
 
 def signal_to_noise(radius: float, sigma: float, releases: int = 1) -> float:
-    """Return s = √k·R/σ; infinite without noise, and 0 where nothing but a constant is sent (R = 0)."""
+    """Return s = √k·R/σ; infinite without noise, and 0 if only a constant is sent (R = 0)."""
     if not (radius >= 0.0 and math.isfinite(radius)):
         raise InputError(f"Gaussian channel: the radius must be finite and not negative, got {radius}; clip first")
     if not sigma >= 0.0:
@@ -83,7 +87,7 @@ def gaussian_accuracy_bound(radius: float, sigma: float, priors: npt.ArrayLike, 
     if math.isinf(s):
         return 1.0
     value = _dual_value(_solve_dual(prior, s), prior, s) + _ROUNDING * len(prior)
-    # Guessing the likeliest value is open to everyone, so less than its prior could only be rounding.
+    # Anyone can guess the likeliest value, so a bound below its prior can only be rounding.
     return min(1.0, max(value, float(prior[-1])))
 
 
@@ -123,13 +127,85 @@ def sigma_for_accuracy(target: float, radius: float, priors: npt.ArrayLike, rele
     return loud
 
 
+@dataclass(frozen=True)
+class GaussianRelease:
+    """Representations clipped to a ball and released with Gaussian noise.
+
+    Attributes:
+        radius: R, enforced on ‖r‖ at release.
+        sigma: σ, the noise's standard deviation in every coordinate.
+        releases_per_person: k; repeated releases about one person add up as √k.
+        norm_enforced_at_release: whether the device clips just before it adds the noise; if not, nothing is certified.
+
+    >>> print(GaussianRelease(1.0, 10.0, norm_enforced_at_release=True).certify_advantage().rounded())
+    0.080
+    """
+
+    radius: float
+    sigma: float
+    releases_per_person: int = 1
+    norm_enforced_at_release: bool = False
+
+    def __post_init__(self) -> None:
+        signal_to_noise(self.radius, self.sigma, self.releases_per_person)
+
+    def certify_advantage(self, values: int = 2) -> Certificate:
+        """Certify the advantage, (K·BA − 1)/(K − 1), on any attribute of K values; for K = 2 it is 2Φ(s) − 1."""
+        if values == 2:
+            bound = gaussian_advantage_bound(self.radius, self.sigma, self.releases_per_person)
+        else:
+            bound = advantage_from_balanced_accuracy(
+                gaussian_balanced_accuracy_bound(self.radius, self.sigma, values, self.releases_per_person),
+                values,
+            )
+        return self._certificate("advantage", bound, {"values of u": values})
+
+    def certify_balanced_accuracy(self, values: int = 2) -> Certificate:
+        """Certify the balanced accuracy on any attribute of K values; no priors are needed."""
+        bound = gaussian_balanced_accuracy_bound(self.radius, self.sigma, values, self.releases_per_person)
+        return self._certificate("balanced accuracy", bound, {"values of u": values})
+
+    def certify_accuracy(self, priors: npt.ArrayLike) -> Certificate:
+        """Certify the accuracy on an attribute whose values have these priors for the observer."""
+        bound = gaussian_accuracy_bound(self.radius, self.sigma, priors, self.releases_per_person)
+        prior = tuple(float(p) for p in probabilities(priors, "priors"))
+        return self._certificate("accuracy", bound, {"observer's priors": prior})
+
+    def _certificate(self, quantity: str, bound: float, further: dict[str, object]) -> Certificate:
+        if not self.norm_enforced_at_release:
+            raise InputError(
+                "Gaussian release: clip ‖r‖ to the radius on the device just before the noise, and declare "
+                "norm_enforced_at_release=True; without clipping there is nothing to certify"
+            )
+        return Certificate(
+            quantity=quantity,
+            bound=bound,
+            direction="upper",
+            assumptions={
+                "radius": float(self.radius),
+                "sigma": float(self.sigma),
+                "releases per person": self.releases_per_person,
+                "norm enforced at release": self.norm_enforced_at_release,
+                "noise": "independent N(0, σ²) in every coordinate, never published",
+                **further,
+            },
+            does_not_cover=(
+                "the extractor's parameters and updates, which leave by another door",
+                "what the observer knew before: the bound is on what the release adds",
+                "releases about the same person beyond those counted",
+            ),
+            method="Neyman–Pearson on the Gaussian channel",
+            citation="Neyman and Pearson 1933; for repeated releases Dong, Roth and Su 2022",
+        )
+
+
 def _thresholds(log_multiplier: float, prior: npt.NDArray[np.float64], s: float) -> npt.NDArray[np.float64]:
-    """Return t_k = Φ⁻¹(q_k) at which π_k f′(q_k) equals the multiplier λ of Σ q_k = 1."""
+    """Return t_k = Φ⁻¹(q_k) at which π_k f′(q_k) equals λ, the multiplier of the constraint Σ q_k = 1."""
     return np.asarray((np.log(prior) - log_multiplier) / s - 0.5 * s)
 
 
 def _solve_dual(prior: npt.NDArray[np.float64], s: float) -> float:
-    """Return ln λ where Σ Φ(t_k) = 1; the sum falls as λ grows, so the root is bracketed by the likeliest value."""
+    """Return ln λ where Σ Φ(t_k) = 1; the sum falls as λ grows, so the likeliest value brackets the root."""
     top = math.log(prior[-1])
     all_mass_on_one = top - s * (_CERTAIN + 0.5 * s)
     even = top - s * (float(ndtri(1.0 / len(prior))) + 0.5 * s)

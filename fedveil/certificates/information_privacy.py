@@ -1,7 +1,7 @@
 """Information privacy and attribute-based DP of discrete channels, exact; Attri-Fed's bounds printed and corrected.
 
 Symbols: joint[u, y] = p(u, ŷ); channel[u, y] = P(ŷ|u), rows sum to 1; ε in nats as everywhere in DP,
-leakage and entropies in bits. On continuous ŷ these are suprema that no sample can bound from above:
+leakage and entropies in bits. For continuous ŷ these are suprema that no sample can bound from above;
 `epsilon_audit` gives lower bounds, `gaussian_channel` guarantees.
 
 Sources: Saz (Attri-Fed), Definitions 1–3, eq. 22, Lemma 1, Corollary 1; du Pin Calmon and Fawaz 2012.
@@ -40,8 +40,8 @@ def attribute_dp_epsilon(channel: npt.ArrayLike) -> float:
 def attribute_dp_delta(channel: npt.ArrayLike, epsilon: float) -> float:
     """Return the smallest δ for which the channel is (ε, δ)-ADP.
 
-    Definition 2 as it must read, P(E|u) ≤ e^ε P(E|u′) + δ for all events E. (Printed is P/P′ ≤ e^ε + δ, which is
-    (ln(e^ε + δ), 0)-DP under another name.) The worst event is where P(ŷ|u) > e^ε P(ŷ|u′).
+    This is Definition 2 as it must read: P(E|u) ≤ e^ε P(E|u′) + δ for all events E. (The paper prints P/P′ ≤ e^ε + δ,
+    which is (ln(e^ε + δ), 0)-DP under another name.) The worst event is the set of ŷ with P(ŷ|u) > e^ε P(ŷ|u′).
     """
     if not epsilon >= 0.0:
         raise InputError(f"attribute DP: epsilon must not be negative, got {epsilon}")
@@ -56,12 +56,12 @@ def attribute_dp_delta(channel: npt.ArrayLike, epsilon: float) -> float:
 
 
 def is_attribute_dp(channel: npt.ArrayLike, epsilon: float, delta: float = 0.0) -> bool:
-    """Say whether the channel is (ε, δ)-ADP, to rounding."""
+    """Return whether the channel is (ε, δ)-ADP, up to rounding."""
     return attribute_dp_delta(channel, epsilon) <= delta + 1e-12
 
 
 def post_process(channel: npt.ArrayLike, kernel: npt.ArrayLike) -> FloatArray:
-    """Return the channel followed by a (random) map kernel[y, z] of its output: no ε or δ above grows."""
+    """Return the channel followed by a (random) map kernel[y, z] of its output: none of the ε and δ above grows."""
     rows, step = _channel(channel), _channel(kernel)
     if rows.shape[1] != len(step):
         raise InputError(f"post-processing: the kernel must have {rows.shape[1]} rows, one per output, got {len(step)}")
@@ -79,7 +79,7 @@ def information_privacy_epsilon_from_dp(epsilon: float) -> float:
 
 
 def largest_leakage(joint: npt.ArrayLike) -> float:
-    """Return ΔC* = H(U) − min over ŷ of H(U | Ŷ=ŷ), in bits: what the most telling output gives away."""
+    """Return ΔC* = H(U) − min over ŷ of H(U | Ŷ=ŷ), in bits: what the most revealing output gives away."""
     table = _joint(joint)
     posteriors = table / table.sum(axis=0, keepdims=True)
     return entropy(table.sum(axis=1)) - min(entropy(posterior) for posterior in posteriors.T)
@@ -100,8 +100,8 @@ def corrected_leakage_bound(epsilon: float, attribute_entropy: float) -> float:
 def printed_leakage_bound(epsilon: float, attribute_entropy: float) -> float:
     """Return eq. 22 as printed, (1 − e^ε)·H(U) + e^ε·ε/ln 2.
 
-    Where it fails: on a fifth to a half of random laws, by how they are drawn; wherever ε/ln 2 is small beside
-    H(U), it falls below ΔC*, even below 0. The sign of the exponent is wrong.
+    Where it fails: on a fifth to a half of random laws, depending on how they are drawn. If ε/ln 2 is small compared
+    with H(U), it is below ΔC*, even below 0. The sign of the exponent is wrong.
     """
     if math.isinf(_checked(epsilon)):
         return math.inf
@@ -111,14 +111,14 @@ def printed_leakage_bound(epsilon: float, attribute_entropy: float) -> float:
 def printed_corollary1_epsilon(priors: npt.ArrayLike) -> float:
     """Return Corollary 1's ε = ln(1/T), T the smallest prior.
 
-    Guarantees nothing: Lemma 1 bounds p(u|ŷ)/p(u) from above only, and by a number that no mechanism whatever can
-    exceed, the one that publishes u included. From below the ratio may be 0, so the channel need not be ε-IP.
+    It guarantees nothing: Lemma 1 bounds p(u|ŷ)/p(u) only from above, and by a number that no mechanism can exceed,
+    not even one that publishes u. From below the ratio may be 0, so the channel need not be ε-IP.
     """
     return math.log(1.0 / float(_positive(priors).min()))
 
 
 def certify_information_privacy(joint: npt.ArrayLike, basis: str) -> Certificate:
-    """Certify the exact ε of a release whose joint law p(u, ŷ) is known; `basis` says from where."""
+    """Certify the exact ε of a release whose joint law p(u, ŷ) is known; `basis` says how it is known."""
     return Certificate(
         quantity="epsilon of information privacy",
         bound=information_privacy_epsilon(joint),

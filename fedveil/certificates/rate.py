@@ -1,4 +1,4 @@
-"""The rate certificate: what a compressed representation ŷ can tell about u, from held-out averages alone.
+"""The rate certificate: how much a compressed representation ŷ can reveal about u, from held-out averages alone.
 
 No attacker is involved. For quantised ŷ, a task label v and *any* coder and helper fixed beforehand,
 
@@ -6,15 +6,17 @@ No attacker is involved. For quantised ŷ, a task label v and *any* coder and he
     I(U;Ŷ,D) ≤ I(U;D) + E[bits] + CE(v | ŷ,u,d) − H(V|U,D)                            sender D known
 
 because E[bits] ≥ H(Ŷ) for every code that can be decoded (H(Ŷ|D) where the code may depend on D) and
-CE ≥ H(V | what the helper reads). The second is needed wherever the server knows who sent ŷ and encoders differ:
-with V = D and Ŷ = D⊕U the first is 0 bits, and truly so for a stranger, while the server reads U exactly.
-Where people are dealt to senders at random, D is independent of (U, V), and the second loses what is hardest to
-measure with many senders: I(U;D) = 0 and H(V|U,D) = H(V|U), whatever the encoders do with D (`dealt_at_random`, an
-assumption that the certificate then names). Equivalently H(U|Ŷ) ≥ H(U,V) − E[bits] − CE, and H(U|Ŷ,D) ≥ H(U,V|D) −
-E[bits] − CE; Fano's inequality then bounds every attacker's accuracy. The argument is our own, from the chain rule.
+CE ≥ H(V | what the helper reads). The second form is needed if the server knows who sent ŷ and encoders differ:
+with V = D and Ŷ = D⊕U the first is 0 bits, which is right for a stranger, but the server reads U exactly.
+If people are dealt to senders at random, D is independent of (U, V), and the second form loses the terms that are
+hardest to measure with many senders: I(U;D) = 0 and H(V|U,D) = H(V|U), whatever the encoders do with D
+(`dealt_at_random`, an assumption that the certificate then names).
 
-Averages are of bounded variables, in truth and not by trimming:
-* bits ≤ cap because the coder has an escape code (`with_escape`); bits above the cap are refused, since cutting
+Equivalently H(U|Ŷ) ≥ H(U,V) − E[bits] − CE, and H(U|Ŷ,D) ≥ H(U,V|D) − E[bits] − CE; Fano's inequality then bounds
+every attacker's accuracy. The argument is our own, from the chain rule.
+
+All averages are of variables that are really bounded, not trimmed:
+* bits ≤ cap, because the coder has an escape code (`with_escape`); bits above the cap are refused, since cutting
   them would understate the rate;
 * the helper is mixed with the uniform law, (1−η)q + η/K_v, which is again a helper, so its loss is ≤ log₂(K_v/η).
 """
@@ -41,7 +43,7 @@ Observer = Literal["sender unknown", "sender known"]
 def rate_information_bound(
     mean_bits: float, helper_cross_entropy: float, label_entropy: float, sender_information: float = 0.0
 ) -> float:
-    """Return I(U;D) + E[bits] + CE − H(V|U[,D]) of known averages, in bits; never below 0. A plain number.
+    """Return I(U;D) + E[bits] + CE − H(V|U[,D]) of known averages, in bits, as a plain number; never below 0.
 
     >>> rate_information_bound(mean_bits=1.0, helper_cross_entropy=0.0, label_entropy=1.0)
     0.0
@@ -52,7 +54,7 @@ def rate_information_bound(
 def with_escape(bits: npt.ArrayLike, raw_bits: float, escape_probability: float = 1e-3) -> FloatArray:
     """Return the lengths of the code that sends one flag and then either the coder's word or ŷ verbatim.
 
-    The flag has probabilities (1−η, η); the shorter way is taken. Raw words of `raw_bits` must really exist: ŷ is
+    The flag has probabilities (1−η, η); the shorter of the two is sent. Raw words of `raw_bits` must really exist: ŷ is
     clamped to 2^raw_bits possible values. Kraft's inequality holds, and no length exceeds raw_bits − log₂ η.
     """
     if not 0.0 < escape_probability < 1.0:
@@ -72,9 +74,10 @@ class HeldOutRate:
         task: v, codes 0 … K_v−1, the columns of the helper's rows.
         attribute: u, codes 0 … K_u−1.
         attribute_values: K_u.
-        sender: d, one code per record; needed where the observer knows the sender.
+        sender: d, one code per record; needed if the observer knows the sender.
         uses_sender: whether the coder or the helper depends on the sender (one per device, or d as an input).
-        dealt_at_random: people come to senders at random, so that D is independent of (U, V): by design, or assumed.
+        dealt_at_random: whether people are dealt to senders at random, by design or by assumption: D is then
+            independent of (U, V).
         helper_floor: η, the share of the uniform law mixed into the helper.
     """
 
@@ -103,13 +106,13 @@ class HeldOutRate:
             raise InputError("rate: the helper's rows must be natural log-probabilities that sum to 1; use log_softmax")
         if not 0.0 < self.helper_floor < 1.0:
             raise InputError(f"rate: helper_floor must lie strictly between 0 and 1, got {self.helper_floor}")
-        for name, many in (("task", helper.shape[1]), ("attribute", self.attribute_values), ("sender", None)):
+        for name, most in (("task", helper.shape[1]), ("attribute", self.attribute_values), ("sender", None)):
             codes = getattr(self, name)
             if codes is None:
                 continue
             codes = np.asarray(codes, dtype=np.int64)
-            if codes.shape != bits.shape or codes.min() < 0 or (many is not None and codes.max() >= many):
-                raise InputError(f"rate: {name} must be one code per record, 0 … {'' if many is None else many - 1}")
+            if codes.shape != bits.shape or codes.min() < 0 or (most is not None and codes.max() >= most):
+                raise InputError(f"rate: {name} must be one code per record, 0 … {'' if most is None else most - 1}")
             object.__setattr__(self, name, codes)
         object.__setattr__(self, "bits", bits)
         object.__setattr__(self, "helper_log_probabilities", helper)
@@ -117,20 +120,23 @@ class HeldOutRate:
     def __len__(self) -> int:
         return len(self.bits)
 
+    def __repr__(self) -> str:
+        return f"HeldOutRate(n={len(self)}, mean {self.bits.mean():.4g} bits, at most {self.bits_cap:.4g})"
+
     def cost(self) -> tuple[FloatArray, float]:
-        """Return every record's bits plus the floored helper's loss in bits, and the most it can be."""
+        """Return for every record its bits plus the mixed helper's loss in bits, and the largest possible sum."""
         q = np.exp(self.helper_log_probabilities)
-        many = q.shape[1]
+        labels = q.shape[1]
         at_label = q[np.arange(len(q)), self.task] / q.sum(axis=1)
-        loss = -np.log2((1.0 - self.helper_floor) * at_label + self.helper_floor / many)
-        return np.asarray(self.bits + loss), self.bits_cap + math.log2(many / self.helper_floor)
+        loss = -np.log2((1.0 - self.helper_floor) * at_label + self.helper_floor / labels)
+        return np.asarray(self.bits + loss), self.bits_cap + math.log2(labels / self.helper_floor)
 
 
 def certify_information(held_out: HeldOutRate, *, observer: Observer, confidence: float = 0.95) -> Certificate:
     """Certify, at the confidence, an upper bound on I(U;Ŷ) (sender unknown) or I(U;Ŷ,D) (sender known)."""
     _check_observer(held_out, observer)
     task_values = held_out.helper_log_probabilities.shape[1]
-    if _sender_tells_nothing(held_out, observer):
+    if _sender_is_uninformative(held_out, observer):
         share = (1.0 - confidence) / 2.0
         entropy = bounds.conditional_entropy_lower_bound(held_out.task, held_out.attribute, task_values, share)
         information = _mean_cost(held_out, share) - entropy
@@ -156,7 +162,7 @@ def certify_information(held_out: HeldOutRate, *, observer: Observer, confidence
 
 
 def known_equivocation(held_out: HeldOutRate, *, observer: Observer, confidence: float = 0.95) -> KnownEquivocation:
-    """Return a lower confidence bound on H(U|Ŷ), or on H(U|Ŷ,D) where the sender is known."""
+    """Return a lower confidence bound on H(U|Ŷ), or on H(U|Ŷ,D) if the sender is known."""
     _check_observer(held_out, observer)
     share = (1.0 - confidence) / 2.0
     bits = _joint_entropy(held_out, observer, share) - _mean_cost(held_out, share)
@@ -170,7 +176,7 @@ def known_equivocation(held_out: HeldOutRate, *, observer: Observer, confidence:
 
 
 def certify_rate_accuracy(held_out: HeldOutRate, *, observer: Observer, confidence: float = 0.95) -> Certificate:
-    """Certify, at the confidence, a ceiling on every attacker's accuracy: the equivocation through Fano."""
+    """Certify, at the confidence, a ceiling on every attacker's accuracy, by Fano's inequality."""
     certificate = certify_accuracy(known_equivocation(held_out, observer=observer, confidence=confidence))
     return dataclasses.replace(
         certificate,
@@ -191,15 +197,15 @@ def _mean_cost(held_out: HeldOutRate, alpha: float) -> float:
 
 
 def _joint_entropy(held_out: HeldOutRate, observer: Observer, alpha: float) -> float:
-    """Return a lower bound on H(U,V), or on H(U,V|D) where the observer knows D and D may tell."""
+    """Return a lower bound on H(U,V), or on H(U,V|D) if the observer knows D and D may be informative."""
     task_values = held_out.helper_log_probabilities.shape[1]
     pairs = held_out.attribute * task_values + held_out.task
-    given = None if _sender_tells_nothing(held_out, observer) else held_out.sender
+    given = None if _sender_is_uninformative(held_out, observer) else held_out.sender
     return bounds.conditional_entropy_lower_bound(pairs, given, held_out.attribute_values * task_values, alpha)
 
 
-def _sender_tells_nothing(held_out: HeldOutRate, observer: Observer) -> bool:
-    """Whether the sender, alone, says nothing about (U, V) to this observer."""
+def _sender_is_uninformative(held_out: HeldOutRate, observer: Observer) -> bool:
+    """Whether this observer learns nothing about (U, V) from the sender alone."""
     return observer == "sender unknown" or held_out.dealt_at_random
 
 

@@ -1,6 +1,6 @@
 """TAPPFL's two theorems, as printed and as corrected (Arroyo Arevalo, Noorbakhsh, Dong, Hong and Wang, AAAI 2024).
 
-The printed forms are here for comparison and reproduction only; each says where it fails. All of them
+The printed forms are for comparison and reproduction only; each says where it fails. All functions
 return plain numbers: see `equivocation` for what may be certified with them.
 
 Symbols: Δ = |P(y=1|u=0) − P(y=1|u=1)|; Adv = the best attacker's |P(A=1|u=1) − P(A=1|u=0)|, the total
@@ -35,7 +35,7 @@ def corrected_theorem1_error_bound(gap: float, advantage: float) -> float:
     """Return Theorem 1 as corrected: 0–1 error summed over u ≥ Δ − Adv, whatever the norm and the classifier.
 
     Proof: c's decision is itself an attack on u, so |P(c=1|u=0) − P(c=1|u=1)| ≤ Adv; and
-    |P(y=1|u) − P(c=1|u)| ≤ P(y≠c|u) for either u. The triangle inequality does the rest. The same holds for
+    |P(y=1|u) − P(c=1|u)| ≤ P(y≠c|u) for either u. The claim follows by the triangle inequality. The same holds for
     the cross-entropy in nats of any c in [0, 1], since −ln(1−e) ≥ e.
     """
     _check_theorem1(gap, advantage)
@@ -46,7 +46,7 @@ def printed_theorem2_accuracy_bound(conditional_entropy: float) -> float:
     """Return Theorem 2 as printed: accuracy ≤ 1 − H/(2 log₂(6/H)).
 
     Where it fails: for more than two values of u. Its proof takes H(u | wrong, guess) for 0, which is true of
-    binary u only; with ten equally likely values and no leak at all it prints a negative accuracy, and from
+    binary u only; with ten equally likely values and no leakage at all it gives a negative accuracy, and from
     6 bits on it is undefined (returned as −∞). For binary u it holds and is loose: 0.807 at H = 1, where the
     exact ceiling is 0.5.
 

@@ -1,87 +1,17 @@
-"""The command line: `fedveil …`, one file per command.
+"""The command line: `fedveil …`, one file per command; `commands.py` joins them to one program.
 
-A user's mistake gets one line on stderr and exit code 2, never a traceback.
+The program is put together when `app` or `main` is first used: a distribution that adds a command imports parts of this
+package while it is itself being loaded.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-import traceback
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from fedveil.core.lazy import lazy
 
-from fedveil import __version__
-from fedveil.cli import audit, data, demo, flower, leak, ledger, report, run, schema, tune, zoo
-from fedveil.cli.further import add_commands
-from fedveil.core.errors import InputError, InterruptedWork
+if TYPE_CHECKING:
+    from fedveil.cli.commands import app as app
+    from fedveil.cli.commands import main as main
 
-# Typer carries click under another name in newer versions; the base of its faults is the same in all.
-_Fault: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-
-app = typer.Typer(
-    name="fedveil",
-    help="Train, attack, certify and report attribute privacy in federated learning.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command("demo")(demo.demo)
-app.command("leak")(leak.leak)
-app.command("audit")(audit.audit)
-app.command("ledger")(ledger.ledger)
-app.command("run")(run.run)
-app.command("tune")(tune.tune)
-app.command("report")(report.report)
-app.command("schema")(schema.schema)
-app.add_typer(data.app, name="data")
-app.add_typer(flower.app, name="flower")
-app.add_typer(zoo.app, name="zoo")
-add_commands(app)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"fedveil {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    pass
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run one command and exit with its code."""
-    try:
-        code = app(args=arguments, standalone_mode=False)
-        if code == 130:  # Typer's own word for Ctrl-C
-            _complain("interrupted")
-    except InputError as fault:
-        code = _complain(str(fault))
-    except _Fault as fault:
-        message = fault.format_message()  # type: ignore[attr-defined]
-        context = getattr(fault, "ctx", None)
-        command = context.command_path if context else "fedveil"
-        code = _complain(f"{message} (see: {command} --help)") if message else 2  # no message: the help was shown
-    except (KeyboardInterrupt, typer.Abort):
-        code = _complain("interrupted", 130)
-    except InterruptedWork as fault:
-        code = _complain(str(fault), 130)
-    except BrokenPipeError:  # the reader of our output has gone; there is nobody to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
-    except Exception:  # our own fault: show where, with a code that no gate takes for a finding
-        traceback.print_exc()
-        code = 70
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _complain(line: str, code: int = 2) -> int:
-    typer.echo(f"fedveil: {' '.join(line.split())}", err=True)
-    return code
+__all__ = lazy(__name__)

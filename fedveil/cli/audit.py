@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fedveil import __version__
-from fedveil.cli.output import JsonOption, console_for, print_json, progress
+from fedveil.cli.output import DeviceOption, JsonOption, PanelOption, console_for, listed, print_json, progress
 from fedveil.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,11 +32,13 @@ def audit(
         Path | None, typer.Option(help="In place of OUTPUTS: a model file to score --data with, .onnx or .pt2.")
     ] = None,
     data: Annotated[
-        str, typer.Option(help="Its inputs: a table with labels, an array (.npy, .npz), or a data source: adult.")
+        str, typer.Option(help="The model's inputs: a table with labels, an array (.npy, .npz), or a data source.")
     ] = "",
-    labels: Annotated[Path | None, typer.Option(help="Beside an array: the table with target and sensitive.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="For an array: the table with the target and the sensitive columns.")
+    ] = None,
     features: Annotated[
-        str, typer.Option(help="Input columns of a table, in the model's order; all other numeric ones if unsaid.")
+        str, typer.Option(help="Input columns of a table, in the model's order (default: all other numeric columns).")
     ] = "",
     output: Annotated[str, typer.Option(help="Which of the model's outputs holds the scores.")] = "",
     key: Annotated[str, typer.Option(help="Which array of an .npz file.")] = "",
@@ -46,7 +49,7 @@ def audit(
     classes: Annotated[str, typer.Option(help="The target's values in the order of the score columns: no,yes.")] = "",
     group: Annotated[str, typer.Option(help="Column that says whose record it is.")] = "",
     bins: Annotated[int, typer.Option(help="Quantile classes of a continuous sensitive attribute.")] = 3,
-    panel: Annotated[str, typer.Option(help="full, quick, or attackers by name: logistic,boosting.")] = "full",
+    panel: PanelOption = "full",
     fail_above: Annotated[
         float | None,
         typer.Option(
@@ -55,80 +58,124 @@ def audit(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write a report page (HTML) to this file.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the splits, the attackers and the intervals.")] = 0,
-    device: Annotated[str, typer.Option(help="Where attackers' networks are trained: auto, cpu, cuda, mps.")] = "auto",
+    device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
     """Audit a classifier from its outputs alone: is it honest, and is it curious?
 
-    Measures how right its predictions are, what attackers read about a sensitive attribute out of its scores, how much
-    of that the true and the predicted label explain, and what is left. The verdict is "standard", "correlated",
+    Measures how often its predictions are right, what attackers read about a sensitive attribute in its scores, how
+    much of that the true and the predicted label explain, and what is left. The verdict is "standard", "correlated",
     "curious" or "undecided". All figures are estimates against the attackers tried, not guarantees.
     """
-    from fedveil.audit.labelled_inputs import Wanted
-    from fedveil.audit.model_outputs import ModelFile, read_given
-    from fedveil.audit.place import check_place
-
     if fail_above is not None and not fail_above >= 0:
         raise InputError(f"--fail-above is a number of bits, at least 0, got {fail_above}")
-    wanted = Wanted(
-        target.strip(), tuple(name.strip() for name in sensitive), tuple(_names(features)), group.strip(), bins
+    file = _audited_file(
+        outputs,
+        listed(scores),
+        model,
+        {
+            "--data": data.strip(),
+            "--labels": labels,
+            "--features": listed(features),
+            "--output": output.strip(),
+            "--key": key,
+            "--option": option,
+        },
     )
-    scored = ModelFile(model, data.strip(), output.strip(), labels, key, tuple(option or ()), seed)
-    place = scored.checked(outputs, _names(scores), wanted)
+    from fedveil.audit.labelled_inputs import Wanted, outputs_of, read_inputs
+    from fedveil.audit.page import check_writable, write_page
+
     if out is not None:
-        check_place(out, place)
-    read, told = read_given(place, _names(scores), scored, wanted, raw=raw, classes=_names(classes) or None)
+        check_writable(out, file)
+    wanted = Wanted(
+        target.strip(), tuple(name.strip() for name in sensitive), tuple(listed(features)), group.strip(), bins
+    )
+    order = listed(classes) or None
+    if model is None:
+        from fedveil.audit.reading import read_outputs
+
+        answers = read_outputs(
+            file,
+            listed(scores),
+            wanted.target,
+            wanted.sensitive,
+            raw=raw,
+            classes=order,
+            group=wanted.group or None,
+            bins=bins,
+        )
+        sentences: list[str] = []
+    else:
+        from fedveil.audit.models import read_model
+
+        scorer = read_model(model, output.strip())
+        inputs = read_inputs(data.strip(), wanted, labels=labels, key=key, options=tuple(option or ()), seed=seed)
+        answers, sentences = outputs_of(scorer, inputs, raw=raw, classes=order)
 
     from fedveil.audit.auditing import audit_all  # the libraries behind the panel take seconds to load
 
     console = console_for(json)
     with progress(console) as show:
-        audits = audit_all(read, panel=panel, seed=seed, device=device, progress=show)
+        audits = audit_all(answers, panel=panel, seed=seed, device=device, progress=show)
     if out is not None:
-        from fedveil.audit.page import write_page
-
         try:
-            write_page(audits, out, place.name, panel)
+            write_page(audits, out, file.name, panel)
         except OSError as fault:
             raise InputError(f"{out}: cannot be written: {fault.strerror or fault}") from fault
-    for sentence in told:
+    for sentence in sentences:
         console.print(sentence, markup=False, soft_wrap=True)
-    for one in audits:
-        _show(console, one)
+    for result in audits:
+        _show(console, result)
     if out is not None:
         console.print(str(out), markup=False, soft_wrap=True)
     if json:
         answer = audits[0].as_dict() | {"panel": panel, "version": __version__}
         if len(audits) > 1:
-            answer["attributes"] = [one.as_dict() for one in audits]
-        if told:
-            answer["model"] = {"file": place.name, "data": data, "in_words": told}
+            answer["attributes"] = [result.as_dict() for result in audits]
+        if sentences:
+            answer["model"] = {"file": file.name, "data": data, "in_words": sentences}
         print_json(answer)
     if fail_above is not None:
         _gate(audits, fail_above)
 
 
-def _show(console: Console, one: Audit) -> None:
+def _audited_file(
+    outputs: Path | None, scores: list[str], model: Path | None, for_models: Mapping[str, object]
+) -> Path:
+    """Return the file to audit, the table or the model; refuse both together, neither, and options of the other."""
+    if model is None:
+        for name, value in for_models.items():
+            if value:
+                raise InputError(f"{name} goes with --model; give a model file, or leave it out")
+        if outputs is None:
+            raise InputError("audit: give a table of outputs (or --model with --data)")
+        if not scores:
+            raise InputError("audit: give its score columns, --scores")
+        return outputs
+    if outputs is not None or scores:
+        what = f"{outputs}" if outputs is not None else "--scores"
+        raise InputError(f"audit: {what} and --model are two ways to give scores; choose one")
+    if not for_models["--data"]:
+        raise InputError("audit: --model needs --data, the inputs to score: a table, an array, or a data source")
+    return model
+
+
+def _show(console: Console, result: Audit) -> None:
     from fedveil.attacks.judgement import as_table
 
-    console.print(f"{one.attribute}: {one.verdict.upper()}. {one.meaning}", markup=False, style="bold")
-    for sentence in one.evidence:
+    console.print(f"{result.attribute}: {result.verdict.upper()}. {result.meaning}", markup=False, style="bold")
+    for sentence in result.evidence:
         console.print(f"  {sentence}", markup=False)
-    table = as_table(one.judgement)
-    table.title = Text(f"What attackers read about {one.attribute} in the scores")
+    table = as_table(result.judgement)
+    table.title = Text(f"What attackers read about {result.attribute} in the scores")
     console.print(table)
 
 
 def _gate(audits: list[Audit], most: float) -> None:
-    highest = max(audits, key=lambda one: one.beyond.unexplained.estimate)
-    bits = highest.beyond.unexplained.estimate
+    worst = max(audits, key=lambda result: result.beyond.unexplained.estimate)
+    bits = worst.beyond.unexplained.estimate
     if bits > most:
         typer.echo(
-            f"fedveil: {highest.attribute}: unexplained excess of {bits:.3f} bits, above --fail-above {most:g}",
-            err=True,
+            f"fedveil: {worst.attribute}: unexplained excess of {bits:.3f} bits, above --fail-above {most:g}", err=True
         )
         raise typer.Exit(1)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]

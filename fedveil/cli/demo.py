@@ -1,26 +1,25 @@
-"""`fedveil demo`: the main job on real data, or on a table of one's own."""
+"""`fedveil demo`: no defence and three defences compared on real data, or on a user's table."""
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fedveil.cli.output import JsonOption, console_for, print_json
-from fedveil.cli.run import FreshOption, WorkersOption, report_failures, rows_table, run_shown
+from fedveil.cli.output import FreshOption, JsonOption, WorkersOption, console_for, print_json
+from fedveil.cli.run import report_failures, rows_table, run_shown
 from fedveil.core.errors import InputError
 
 STUDY = Path(__file__).with_name("demo.yaml")
 
 
 def demo(
-    out: Annotated[Path | None, typer.Option("--out", help="Where results go; runs/demo if unsaid.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Where results go (default: runs/demo).")] = None,
     data: Annotated[Path | None, typer.Option("--data", help="A table of your own, in place of Adult.")] = None,
-    target: Annotated[str | None, typer.Option("--target", help="Its column to predict.")] = None,
-    sensitive: Annotated[str | None, typer.Option("--sensitive", help="Its column to hide.")] = None,
+    target: Annotated[str | None, typer.Option("--target", help="The table's column to predict.")] = None,
+    sensitive: Annotated[str | None, typer.Option("--sensitive", help="The table's column to hide.")] = None,
     workers: WorkersOption = None,
     fresh: FreshOption = False,
     json: JsonOption = False,
@@ -31,13 +30,12 @@ def demo(
     from fedveil.studies.check import checked
 
     console = console_for(json)
-    study = own_table(data, target, sensitive) if data or target or sensitive else read_study(STUDY)
+    study = study_of_table(data, target, sensitive) if data or target or sensitive else read_study(STUDY)
     plan = checked(study)
     folder = out or Path("runs") / study.name
     words = ["fedveil", "demo", *_given("--data", data), *_given("--target", target), *_given("--sensitive", sensitive)]
     command = shlex.join([*words, *_given("--out", out)])
-    count = workers or os.cpu_count() or 1
-    ran = run_shown(plan, folder, workers=count, fresh=fresh, command=command, console=console)
+    ran = run_shown(plan, folder, workers=workers, fresh=fresh, command=command, console=console)
     results = ran.results
     if results.cells:
         page = write_report(results)
@@ -46,22 +44,21 @@ def demo(
             console.print(sentence.text, markup=False)
         console.print(f"The report: {page} (open it in a browser)", markup=False)
         if json:
-            print_json({"cells": results.rows, "report": str(page)})
-    report_failures(ran)
+            print_json({"cells": [row.as_dict() for row in results.rows], "report": str(page)})
+    report_failures(ran.failed)
 
 
-def own_table(data: Path | None, target: str | None, sensitive: str | None) -> Any:
-    """Return the demo's study on a table of the user's own, with as many devices as it has people for."""
-
+def study_of_table(data: Path | None, target: str | None, sensitive: str | None) -> Any:
+    """Return the demo's study on a user's table, with one device for every 50 people, at most 100."""
     from fedveil.config.reading import changed, read_yaml
     from fedveil.config.study import make_study
 
-    lacking = [
+    missing = [
         name for name, value in (("--data", data), ("--target", target), ("--sensitive", sensitive)) if not value
     ]
-    if lacking or data is None:
+    if missing or data is None:
         raise InputError(
-            f"a table of your own needs --data, --target and --sensitive; {' and '.join(lacking)} is missing"
+            f"a table of your own needs --data, --target and --sensitive; {' and '.join(missing)} is missing"
         )
     from fedveil.data.tables import read_table
 

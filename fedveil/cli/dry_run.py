@@ -12,11 +12,13 @@ from fedveil.cli.output import print_json
 from fedveil.cli.progress import duration
 from fedveil.studies.check import Plan
 from fedveil.studies.estimate import START_SECONDS, estimate
+from fedveil.studies.runner import worker_count
 from fedveil.studies.store import Store
 
 
-def show_dry_run(plan: Plan, folder: Path, workers: int, console: Console, as_json: bool) -> None:
-    """Show the cells with estimated time and disk; a directory of another study is refused as it would be."""
+def show_dry_run(plan: Plan, folder: Path, workers: int | None, console: Console, as_json: bool) -> None:
+    """Show the cells with estimated time and disk; a directory of another study is refused, as in a real run."""
+    processes = max(1, worker_count(workers))
     store = Store(folder)
     store.check_place()
     warnings = store.check(plan)
@@ -24,35 +26,35 @@ def show_dry_run(plan: Plan, folder: Path, workers: int, console: Console, as_js
     done = {cell.id for cell in plan.cells if store.result(cell) is not None}
     table = Table("method", "strengths", "cells", "finished", "time each", "disk each")
     for method in plan.methods:
-        own = [cell for cell in plan.cells if cell.method == method.name]
+        cells = [cell for cell in plan.cells if cell.method == method.name]
         cost = costs[method.name]
         strengths = ", ".join(f"{strength:g}" for strength in method.strengths or []) or "–"
-        finished = sum(cell.id in done for cell in own)
+        finished = sum(cell.id in done for cell in cells)
         each = ("" if cost.measured else "about ") + duration(cost.seconds)
-        table.add_row(Text(method.name), strengths, str(len(own)), str(finished), each, _size(cost.bytes))
+        table.add_row(Text(method.name), strengths, str(len(cells)), str(finished), each, _size(cost.bytes))
     console.print(table)
     left = [cell for cell in plan.cells if cell.id not in done]
     work = sum(costs[cell.method].seconds for cell in left)
-    seconds = work / min(workers, max(1, len(left))) + (START_SECONDS if left else 0)
+    seconds = work / min(processes, max(1, len(left))) + (START_SECONDS if left else 0)
     disk = sum(costs[cell.method].bytes for cell in left)
-    scratch = sum(sorted((costs[cell.method].scratch for cell in left), reverse=True)[:workers])
+    scratch = sum(sorted((costs[cell.method].scratch for cell in left), reverse=True)[:processes])
     console.print(
-        f"{len(plan.cells)} cells, {len(done)} finished; about {duration(seconds)} with {workers} workers, and "
+        f"{len(plan.cells)} cells, {len(done)} finished; about {duration(seconds)} with {processes} workers, and "
         f"{_size(disk)} of disk in {folder} ({_size(disk + scratch)} at most). Estimates; nothing was written.",
         markup=False,
     )
     for warning in warnings[:3]:
         console.print(f"warning: {warning}", markup=False)
     if as_json:
-        cells = [{**cell.as_dict(), "finished": cell.id in done} for cell in plan.cells]
+        planned = [{**cell.as_dict(), "finished": cell.id in done} for cell in plan.cells]
         print_json(
             {
                 "study": plan.study.name,
-                "cells": cells,
+                "cells": planned,
                 "finished": len(done),
                 "estimated_seconds": seconds,
                 "estimated_bytes": disk,
-                "workers": workers,
+                "workers": processes,
             }
         )
 

@@ -1,17 +1,21 @@
-"""`fedveil flower`: games of a study as a Flower app."""
+"""`fedveil flower`: a study's games as a Flower app."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from fedveil.core.errors import InputError
 
 app = typer.Typer(help="Games on Flower.", no_args_is_help=True)
 
 
 @app.callback()
 def _flower() -> None:
+    # A group with a single command: without this, typer would drop the word `new`.
     pass
 
 
@@ -19,20 +23,15 @@ def _flower() -> None:
 def new(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the app.")],
     study: Annotated[
-        Path | None, typer.Option(help="The study whose games it plays; TAPPFL on Adult with 2 devices if unsaid.")
+        Path | None, typer.Option(help="The study whose games it plays (default: TAPPFL on Adult with 2 devices).")
     ] = None,
 ) -> None:
-    """Write a ready Flower app: server and nodes of a study's games."""
-    from importlib.util import find_spec
-
-    from fedveil.core.errors import InputError
-
+    """Write a complete Flower app: the server and the nodes of a study's games."""
     if find_spec("flwr") is None:
         raise InputError("Flower is not installed: pip install 'fedveil[flower]'")
     from fedveil.config.study import make_study, read_study
     from fedveil.flower.new_app import EXAMPLE, write_app
 
-    written = write_app(folder, make_study(EXAMPLE) if study is None else read_study(study))
-    for path in written:
+    for path in write_app(folder, make_study(EXAMPLE) if study is None else read_study(study)):
         typer.echo(path)
     typer.echo(f"Next: start a SuperLink and SuperNodes, then: flwr run {folder} (see {folder / 'README.md'})")

@@ -1,6 +1,8 @@
-"""Commands that other distributions add: entry points of the group `fedveil.commands`, such as `fedveil reproduce`."""
+"""Commands that other distributions add through entry points of the group `fedveil.commands`."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import typer
 
@@ -8,12 +10,14 @@ from fedveil.core import plugins
 from fedveil.core.errors import InputError
 
 ELSEWHERE = {"reproduce": "fedveil-papers"}
-"""Commands of ours that come with a distribution of their own."""
+"""Commands of ours that are in a distribution of their own."""
+
+_ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add every command that is registered, and in place of one that is not here, a line that says how to get it."""
-    registered = plugins.found("fedveil.commands")
+    """Add every registered command; one of ours that is not installed says in one line how to install it."""
+    registered = plugins.registered("fedveil.commands")
     for name in registered:
         app.command(name)(plugins.load("fedveil.commands", name))
     for name, distribution in ELSEWHERE.items():
@@ -21,10 +25,7 @@ def add_commands(app: typer.Typer) -> None:
             app.command(name, hidden=True, context_settings=_ANYTHING)(_absent(name, distribution))
 
 
-_ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}
-
-
-def _absent(name: str, distribution: str):  # type: ignore[no-untyped-def]
+def _absent(name: str, distribution: str) -> Callable[[], None]:
     def command() -> None:
         raise InputError(f"fedveil {name} comes with another package: pip install {distribution}")
 

@@ -1,4 +1,4 @@
-"""`fedveil ledger`: what a Flower node has sent, and whether its ledger holds together."""
+"""`fedveil ledger`: what a Flower node has sent, and whether its ledger is intact."""
 
 from __future__ import annotations
 
@@ -17,59 +17,59 @@ if TYPE_CHECKING:
     from fedveil.flower.ledger import Reading
 
 _SHOWN = 20
-"""Entries of a table; the last ones count."""
+"""How many entries are shown, the last ones; all are counted."""
 
 
 def ledger(
-    file: Annotated[Path, typer.Argument(help="The ledger of a Flower node, as its policy names it: ledger.jsonl.")],
-    delta: Annotated[float, typer.Option(help="The δ at which ε is told.")] = 1e-5,
+    file: Annotated[Path, typer.Argument(help="The ledger of a Flower node, named in its policy: ledger.jsonl.")],
+    delta: Annotated[float, typer.Option(help="The δ at which ε is computed.")] = 1e-5,
     json: JsonOption = False,
 ) -> None:
-    """Check a site's ledger and say what has been spent; exit with 1 if its chain does not hold.
+    """Check a site's ledger and show what has been spent; exit with 1 if its chain does not hold.
 
-    Reads only: nothing is mended, and the node may go on working.
+    The ledger is only read: nothing is repaired, and the node may go on working.
     """
     from fedveil.flower.ledger import Ledger, LedgerError
 
     if not 0 <= delta < 1:
-        raise InputError(f"--delta: lies in [0, 1); got {delta}")
-    kept = Ledger(file)
-    if not kept.path.exists() and not kept.head.exists():
+        raise InputError(f"--delta: must lie in [0, 1); got {delta}")
+    site_ledger = Ledger(file)
+    if not site_ledger.path.exists() and not site_ledger.head.exists():
         raise InputError(f"{file}: no such ledger; a node writes it with its first message")
     try:
-        found = kept.read()
+        reading = site_ledger.read()
     except LedgerError as fault:
         if json:
             print_json({"file": str(file), "holds": False, "fault": str(fault)})
         typer.echo(f"fedveil: {fault}", err=True)
         raise typer.Exit(1) from None
-    told = _told(found, delta)
-    _say(found, told, file, console_for(json))
+    summary = _summary(reading, delta)
+    _show(reading, summary, file, console_for(json))
     if json:
-        print_json({"file": str(file), "holds": True, **told})
+        print_json({"file": str(file), "holds": True, **summary})
 
 
-def _told(found: Reading, delta: float) -> dict[str, Any]:
+def _summary(reading: Reading, delta: float) -> dict[str, Any]:
     from fedveil.flower.spending import epsilon_of
 
-    epsilon = epsilon_of(found.costs, delta)
+    epsilon = epsilon_of(reading.costs, delta)
     return {
-        "entries": len(found.entries),
-        "updates": found.count("update"),
-        "figures": found.count("figures"),
+        "entries": len(reading.entries),
+        "updates": reading.count("update"),
+        "figures": reading.count("figures"),
         "epsilon": epsilon if math.isfinite(epsilon) else None,
         "delta": delta,
-        "policies": list(dict.fromkeys(entry.policy for entry in found.entries)),
-        "runs": list(dict.fromkeys(entry.run for entry in found.entries)),
-        "last": found.last,
+        "policies": list(dict.fromkeys(entry.policy for entry in reading.entries)),
+        "runs": list(dict.fromkeys(entry.run for entry in reading.entries)),
+        "last": reading.last,
     }
 
 
-def _say(found: Reading, told: dict[str, Any], file: Path, console: Console) -> None:
-    table = Table(title=f"{file}: {told['entries']} entries", title_justify="left")
-    for name in ("entry", "time", "run", "what left", "policy", "shield", "figures told"):
+def _show(reading: Reading, summary: dict[str, Any], file: Path, console: Console) -> None:
+    table = Table(title=f"{file}: {summary['entries']} entries", title_justify="left")
+    for name in ("entry", "time", "run", "what left", "policy", "shield", "figures sent"):
         table.add_column(name, justify="right" if name == "entry" else "left", overflow="fold")
-    for entry in found.entries[-_SHOWN:]:
+    for entry in reading.entries[-_SHOWN:]:
         table.add_row(
             str(entry.number),
             entry.time[:19],
@@ -80,13 +80,13 @@ def _say(found: Reading, told: dict[str, Any], file: Path, console: Console) -> 
             ", ".join(entry.told),
         )
     console.print(table)
-    spent = "∞: some updates had no guarantee" if told["epsilon"] is None else f"{told['epsilon']:.4g}"
+    spent = "∞: some updates had no guarantee" if summary["epsilon"] is None else f"{summary['epsilon']:.4g}"
     lines = [
-        f"Spent: {told['updates']} updates, {told['figures']} replies with figures alone; epsilon {spent} "
-        f"at delta {told['delta']:g}, of the updates alone: figures are not counted.",
-        f"Written under {len(told['policies'])} policies. The chain holds, up to {told['last'][:16]}…",
+        f"Spent: {summary['updates']} updates, {summary['figures']} replies with figures alone; epsilon {spent} "
+        f"at delta {summary['delta']:g} for the updates; figures are not counted.",
+        f"Written under {len(summary['policies'])} policies. The chain holds, up to {summary['last'][:16]}…",
     ]
-    if found.ahead:
-        lines.append("The last entry is not in the head yet: work was cut off there, or goes on. It counts.")
+    if reading.ahead:
+        lines.append("The last entry is not in the head yet: the node was interrupted, or is still writing. It counts.")
     for line in lines:
         console.print(line, markup=False)

@@ -14,16 +14,15 @@ from fedveil.core.errors import InputError
 
 def report(
     study: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that `fedveil run` has written.")],
-    out: Annotated[Path | None, typer.Option("--out", help="The page's file; DIR/report.html if unsaid.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="The page's file (default: DIR/report.html).")] = None,
     export: Annotated[
         Path | None, typer.Option("--export", help="Also write figures (PNG) and a table (LaTeX) to this directory.")
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Write a study's results as one HTML page that needs no network; a partial study gives a page marked so."""
+    """Write a study's results as one HTML page that needs no network; the page of a partial study is marked so."""
     from fedveil.report.build import write_report  # the libraries behind take seconds to load
-    from fedveil.report.sound import attributes_of, tasks_of
     from fedveil.report.words import in_words
     from fedveil.studies.results import open_study
 
@@ -32,7 +31,7 @@ def report(
     written: list[Path] = []
     try:
         with progress(console) as show:
-            show("making the page …")
+            show("building the page …")
             page = write_report(results, out)
             if export is not None:
                 from fedveil.report.export import export as write_figures
@@ -41,8 +40,11 @@ def report(
                 written = write_figures(results, export)
     except OSError as fault:
         raise InputError(f"{fault.filename or out or study}: cannot be written: {fault.strerror or fault}") from fault
-    tasks, attributes = tasks_of(results), attributes_of(results)
-    words = {f"{t}|{a}": [one.text for one in in_words(results, t, a)] for t in tasks for a in attributes}
+    words = {
+        f"{task}|{attribute}": [sentence.text for sentence in in_words(results, task, attribute)]
+        for task in results.tasks
+        for attribute in results.attributes
+    }
     for text in next(iter(words.values()), ["No cell of this study is finished yet."]):
         console.print(text, markup=False)
     size = page.stat().st_size

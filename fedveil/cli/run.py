@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedveil.cli.output import JsonOption, console_for, print_json
+from fedveil.cli.output import (
+    FreshOption,
+    JsonOption,
+    OutOption,
+    SetOption,
+    WorkersOption,
+    console_for,
+    print_json,
+)
 from fedveil.core.errors import InterruptedWork
 
 if TYPE_CHECKING:
     from fedveil.studies.check import Plan
     from fedveil.studies.results import StudyResults
+    from fedveil.studies.rows import Row
     from fedveil.studies.running import Ran
-
-OutOption = Annotated[Path | None, typer.Option("--out", help="Where results go; runs/<name> if unsaid.")]
-WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, max=256, help="Processes at the same time; one per core if unsaid.")
-]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="Change a field: key=value, such as federation.rounds=5; repeatable.")
-]
-FreshOption = Annotated[bool, typer.Option("--fresh", help="Discard what the directory holds of this study first.")]
 
 
 def run(
@@ -52,11 +52,10 @@ def run(
     console = console_for(json)
     plan = checked(read_study(study, changes or []))
     folder = out or Path("runs") / plan.study.name
-    count = workers or os.cpu_count() or 1
     if dry_run:
         from fedveil.cli.dry_run import show_dry_run
 
-        show_dry_run(plan, folder, count, console, json)
+        show_dry_run(plan, folder, workers, console, json)
         return
     if sink:
         from fedveil.studies.sinks import check_sinks
@@ -64,7 +63,7 @@ def run(
         check_sinks(sink)
     sinks = [word for name in sink or [] for word in ("--sink", name)]
     command = repeat_command("run", [str(study), *sinks], changes, out)
-    ran = run_shown(plan, folder, workers=count, fresh=fresh, command=command, console=console)
+    ran = run_shown(plan, folder, workers=workers, fresh=fresh, command=command, console=console)
     show_results(ran.results, console)
     if json:
         print_json(ran.results.as_dict())
@@ -72,12 +71,12 @@ def run(
         from fedveil.studies.sinks import write_sinks
 
         write_sinks(sink, ran.results)
-    report_failures(ran)
+    report_failures(ran.failed)
 
 
-def run_shown(plan: Plan, folder: Path, *, workers: int, fresh: bool, command: str, console: Console) -> Ran:
-    """Run a checked study and show how it goes."""
-    from fedveil.cli.progress import study_progress
+def run_shown(plan: Plan, folder: Path, *, workers: int | None, fresh: bool, command: str, console: Console) -> Ran:
+    """Run a checked study, with its progress on the console."""
+    from fedveil.cli.progress import shown_progress
     from fedveil.studies.running import run_study
     from fedveil.studies.store import Store
 
@@ -86,7 +85,7 @@ def run_shown(plan: Plan, folder: Path, *, workers: int, fresh: bool, command: s
     kept = f", {done} finished already" if done else ""
     console.print(f"{plan.study.name}: {len(plan.cells)} cells{kept}, results in {folder}", markup=False)
     try:
-        with study_progress(console, len(plan.cells) - done) as listener:
+        with shown_progress(console, len(plan.cells) - done) as listener:
             return run_study(plan, folder, workers=workers, fresh=fresh, command=command, listener=listener)
     except KeyboardInterrupt:
         done = sum(store.result(cell) is not None for cell in plan.cells)
@@ -96,7 +95,7 @@ def run_shown(plan: Plan, folder: Path, *, workers: int, fresh: bool, command: s
 
 
 def show_results(results: StudyResults, console: Console) -> None:
-    """Show the rows and what the frontier says."""
+    """Print the rows, and what the frontier says."""
     if not results.cells:
         return
     console.print(rows_table(results.rows))
@@ -107,7 +106,7 @@ def show_results(results: StudyResults, console: Console) -> None:
 
 
 def say_results(results: StudyResults, console: Console) -> None:
-    """Say what the frontiers show, and what else the rows have to say."""
+    """Print what the frontiers and the rows amount to, in words."""
     from fedveil.studies.notes import notes
 
     for task in results.tasks:
@@ -118,24 +117,26 @@ def say_results(results: StudyResults, console: Console) -> None:
         console.print(line, markup=False)
 
 
-def rows_table(rows: list[dict[str, Any]]) -> Table:
-    """Return rows as a table for the terminal; a column that says the same everywhere becomes the title."""
-    same = {name: rows[0][name] for name in ("task", "attribute") if rows and len({row[name] for row in rows}) == 1}
-    title = ", ".join(f"{name}: {value}" for name, value in same.items())
+def rows_table(rows: Sequence[Row]) -> Table:
+    """Return rows as a table for the terminal; a column with one value in all rows becomes part of the title."""
+    same = [name for name in ("task", "attribute") if len({getattr(row, name) for row in rows}) == 1]
+    title = ", ".join(f"{name}: {getattr(rows[0], name)}" for name in same)
     table = Table(title=Text(title) if title else None, title_justify="left")
-    names = ["method", "strength", *(name for name in ("task", "attribute") if name not in same)]
-    for name in (*names, "utility (accuracy)", "attacker", "leakage (balanced acc.)", "leakage (accuracy)", "seeds"):
+    names = [name for name in ("task", "attribute") if name not in same]
+    headings = ("utility (accuracy)", "attacker", "leakage (balanced acc.)", "leakage (accuracy)", "seeds")
+    for name in ("method", "strength", *names, *headings):
         table.add_column(name, justify="right" if name in ("strength", "seeds") else "left", no_wrap=name != "attacker")
     for row in rows:
-        weak = row["attacker"] == "cotrained"
-        given = {**row, "strength": "" if row["strength"] is None else f"{row['strength']:g}"}
+        weak = row.attacker == "cotrained"
         table.add_row(
-            *(Text(str(given[name])) for name in names),
-            shown(row["utility"]["accuracy"]),
-            Text("co-trained (weak)" if weak else row["attacker_name"]),
-            shown(row["leakage"]["balanced_accuracy"]),
-            shown(row["leakage"]["accuracy"]),
-            str(len(row["seeds"])),
+            Text(row.method),
+            "" if row.strength is None else f"{row.strength:g}",
+            *(Text(getattr(row, name)) for name in names),
+            str(row.utility.accuracy),
+            Text("co-trained (weak)" if weak else row.attacker_name),
+            str(row.leakage.balanced_accuracy),
+            str(row.leakage.accuracy),
+            str(len(row.seeds)),
             style="dim" if weak else "",
         )
     return table
@@ -146,12 +147,12 @@ def shown(figure: dict[str, float]) -> str:
     return f"{figure['estimate']:.3f} [{figure['low']:.3f}, {figure['high']:.3f}]"
 
 
-def report_failures(ran: Ran) -> None:
-    """Name the cells that could not be computed; the exit code is then 1."""
-    for cell, why in ran.failed.items():
-        typer.echo(f"fedveil: {cell}: failed: {' '.join(why.split())}", err=True)
-    if ran.failed:
-        typer.echo(f"fedveil: {len(ran.failed)} cells failed; the same command tries them again", err=True)
+def report_failures(failed: Mapping[str, str], noun: str = "cells") -> None:
+    """Print what could not be computed, with the reason; the exit code is then 1."""
+    for name, why in failed.items():
+        typer.echo(f"fedveil: {name}: failed: {' '.join(why.split())}", err=True)
+    if failed:
+        typer.echo(f"fedveil: {len(failed)} {noun} failed; the same command tries them again", err=True)
         raise typer.Exit(1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -11,8 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fedveil.cli.output import JsonOption, console_for, print_json
-from fedveil.cli.run import OutOption, SetOption, WorkersOption, repeat_command, shown
+from fedveil.cli.output import JsonOption, OutOption, SetOption, WorkersOption, console_for, print_json
+from fedveil.cli.run import repeat_command
 from fedveil.core.errors import InputError
 
 
@@ -20,23 +19,24 @@ def tune(
     study: Annotated[Path, typer.Argument(help="The study's YAML file.", show_default=False)],
     leakage: Annotated[float, typer.Option("--leakage", help="The balanced accuracy to stay below, on validation.")],
     method: Annotated[
-        str | None, typer.Option("--method", help="One method; all that have strengths if unsaid.")
+        str | None, typer.Option("--method", help="One method (default: all that have several strengths).")
     ] = None,
     attribute: Annotated[
-        str | None, typer.Option("--attribute", help="The attribute, where there are several.")
+        str | None, typer.Option("--attribute", help="The attribute, where the study has several.")
     ] = None,
-    task: Annotated[str | None, typer.Option("--task", help="The task; the first if unsaid.")] = None,
-    steps: Annotated[int, typer.Option("--steps", min=0, max=50, help="Bisections at most.")] = 8,
-    tolerance: Annotated[float, typer.Option("--tolerance", min=0.0, help="Close enough below the target.")] = 0.005,
+    task: Annotated[str | None, typer.Option("--task", help="The task (default: the first).")] = None,
+    steps: Annotated[int, typer.Option("--steps", min=0, max=50, help="At most so many bisections.")] = 8,
+    tolerance: Annotated[float, typer.Option("--tolerance", min=0.0, help="So far below it is close enough.")] = 0.005,
     out: OutOption = None,
     workers: WorkersOption = None,
     changes: SetOption = None,
     json: JsonOption = False,
 ) -> None:
     """Find the strength that reaches a target leakage by bisection on validation people, or say that none does."""
-    from fedveil.cli.progress import study_progress
+    from fedveil.cli.progress import shown_progress
     from fedveil.config.study import read_study
     from fedveil.studies.check import checked
+    from fedveil.studies.runner import keep_workers
     from fedveil.studies.tune import tune as search
 
     if not 0 < leakage <= 1:
@@ -44,13 +44,13 @@ def tune(
     console = console_for(json)
     plan = checked(read_study(study, changes or []))
     folder = out or Path("runs") / plan.study.name
-    with ExitStack() as shows:
+    with keep_workers(), ExitStack() as shows:
 
         def listener(total: int):  # type: ignore[no-untyped-def]
             shows.close()
-            return shows.enter_context(study_progress(console, total))
+            return shows.enter_context(shown_progress(console, total))
 
-        found = search(
+        searches = search(
             plan,
             leakage,
             folder,
@@ -59,21 +59,21 @@ def tune(
             task=task,
             tolerance=tolerance,
             steps=steps,
-            workers=workers or os.cpu_count() or 1,
+            workers=workers,
             command=repeat_command("run", [str(study)], changes, out),
             listener=listener,
         )
     table = Table()
     for name in ("method", f"leakage ≤ {leakage:g}", "strength", "validation leakage", "test leakage", "test utility"):
         table.add_column(name)
-    for one in found:
-        if one.answer is None:
-            table.add_row(Text(one.method.name), "failed", "", "", "", "")
+    for searched in searches:
+        if searched.answer is None:
+            table.add_row(Text(searched.method.name), "failed", "", "", "", "")
             continue
-        status, point = one.answer
-        nearest = f"{point.strength:g}" + (" (nearest)" if status == "unreachable" else "")
-        seen = f"{point.validation_leakage:.3f}"
-        table.add_row(Text(one.method.name), status, nearest, seen, shown(point.leakage), shown(point.utility))
+        status, point = searched.answer
+        strength = f"{point.strength:g}" + (" (nearest)" if status == "unreachable" else "")
+        figures = (f"{point.validation_leakage:.3f}", str(point.leakage), str(point.utility))
+        table.add_row(Text(searched.method.name), status, strength, *figures)
     console.print(table)
     console.print(
         "Chosen on validation people; the test figures were not looked at before. Where they lie above the target, "
@@ -81,10 +81,10 @@ def tune(
         markup=False,
     )
     if json:
-        answers = [one.as_dict() for one in found]
+        answers = [searched.as_dict() for searched in searches]
         print_json({"study": plan.study.name, "target": leakage, "methods": answers})
-    for one in found:
-        if one.why:
-            typer.echo(f"fedveil: {one.method.name}: could not be computed at {' '.join(one.why.split())}", err=True)
-    if any(one.why for one in found):
+    failures = {searched.method.name: searched.why for searched in searches if searched.why}
+    for name, why in failures.items():
+        typer.echo(f"fedveil: {name}: could not be computed at {' '.join(why.split())}", err=True)
+    if failures:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`fedveil zoo`: build the models that a shield on updates is built against, and say what a zoo's file holds."""
+"""`fedveil zoo`: build the models that a shield on updates defends against, and show what a zoo's file holds."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedveil.cli.output import JsonOption, console_for, print_json, progress
-from fedveil.cli.run import SetOption, shown
+from fedveil.cli.output import JsonOption, SetOption, console_for, print_json, progress
+from fedveil.cli.run import shown
 from fedveil.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,30 +27,31 @@ def build(
     attribute: Annotated[str, typer.Option(help="Which of the study's sensitive attributes.")],
     rounds: Annotated[str, typer.Option(help="Rounds whose updates are learned from: 1,3,5.")],
     out: Annotated[Path, typer.Option("--out", help="The zoo's file, ending in .safetensors.")],
-    members: Annotated[int | None, typer.Option(min=1, max=1000, help="How many; 20 if unsaid.")] = None,
-    widths: Annotated[str, typer.Option(help="Spread over a range, 128-2048, or one for each: 128,512.")] = "128-2048",
-    depth: Annotated[int, typer.Option(help="Fully connected layers of each, 2 to 5.")] = 3,
-    features: Annotated[str, typer.Option(help="What members read of an update.")] = "max",
-    shadows: Annotated[int, typer.Option(min=0, help="Shadow devices; 0: as the study says.")] = 0,
+    members: Annotated[int | None, typer.Option(min=1, max=1000, help="How many models (default: 20).")] = None,
+    widths: Annotated[
+        str, typer.Option(help="Hidden units: a range to spread over, 128-2048, or one width for each model: 128,512.")
+    ] = "128-2048",
+    depth: Annotated[int, typer.Option(help="Fully connected layers of each model, 2 to 5.")] = 3,
+    features: Annotated[str, typer.Option(help="Which features of an update the models read.")] = "max",
+    shadows: Annotated[int, typer.Option(min=0, help="Shadow devices (0: as in the study).")] = 0,
     bits: Annotated[int, typer.Option(help="Store weights in 32, 8 or 4 bits.")] = 32,
-    seed: Annotated[int, typer.Option(min=0, help="Of the members; the run has the study's first seed.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the models; the run uses the study's first seed.")] = 0,
     changes: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Play a study undefended with shadow devices, fit models on their updates, and write them to one file."""
+    """Play a study without a shield and with shadow devices, fit models on their updates, and write them to a file."""
     chosen = _widths(widths, members)
     numbers = [_number(word, "--rounds", "1,3,5") for word in rounds.split(",")]
-    _check_place(out)
+    _check_writable(out)
     from fedveil.config.study import read_study
     from fedveil.shields.recup.zoo import check_bits
     from fedveil.zoos import build_zoo
 
     check_bits(bits)
-    asked = read_study(study, changes or [])
     console = console_for(json)
     with progress(console) as tell:
         zoo = build_zoo(
-            asked,
+            read_study(study, changes or []),
             attribute,
             numbers,
             how=features,
@@ -58,14 +59,14 @@ def build(
             depth=depth,
             shadows=shadows,
             seed=seed,
-            tell=tell,
+            report=tell,
         )
     if bits != 32:
         zoo = zoo.quantised(bits)
     zoo.save(out)
-    _say(zoo, out, console)
+    _show(zoo, out, console)
     if json:
-        print_json(_told(zoo, out))
+        print_json(_summary(zoo, out))
 
 
 @app.command("show")
@@ -73,28 +74,28 @@ def show(
     file: Annotated[Path, typer.Argument(help="A file that fedveil zoo build wrote.")],
     json: JsonOption = False,
 ) -> None:
-    """Say what a zoo's file holds: whom it reads, how well, and which model's updates."""
+    """Show what a zoo's file holds: which attribute it reads, how well, and from which updates."""
     from fedveil.shields.recup.zoo import Zoo
 
     zoo = Zoo.load(file)
-    _say(zoo, file, console_for(json))
+    _show(zoo, file, console_for(json))
     if json:
-        print_json(_told(zoo, file))
+        print_json(_summary(zoo, file))
 
 
-def _told(zoo: Zoo, file: Path) -> dict[str, Any]:
+def _summary(zoo: Zoo, file: Path) -> dict[str, Any]:
     return {"file": str(file), "file_bytes": file.stat().st_size, **zoo.manifest}
 
 
-def _say(zoo: Zoo, file: Path, console: Console) -> None:
+def _show(zoo: Zoo, file: Path, console: Console) -> None:
     manifest = zoo.manifest
     table = Table(title=f"{zoo.attribute}: {len(zoo)} members", title_justify="left")
     for name in ("member", "hidden units", "validation (balanced acc.)", "validation (accuracy)"):
         table.add_column(name, justify="right" if name == "member" else "left", no_wrap=True)
-    for place, own in enumerate(manifest["members"]):
-        read = shown(own["balanced_accuracy"]) if "balanced_accuracy" in own else ""
-        accuracy = f"{own['accuracy']:.3f}" if "accuracy" in own else ""
-        table.add_row(str(place), " - ".join(map(str, own["hidden"])), read, accuracy)
+    for number, member in enumerate(manifest["members"]):
+        balanced = shown(member["balanced_accuracy"]) if "balanced_accuracy" in member else ""
+        accuracy = f"{member['accuracy']:.3f}" if "accuracy" in member else ""
+        table.add_row(str(number), " - ".join(map(str, member["hidden"])), balanced, accuracy)
     console.print(table)
     for line in _words(manifest, file):
         console.print(line, markup=False)
@@ -106,24 +107,24 @@ def _words(manifest: dict[str, Any], file: Path) -> list[str]:
         f"{value} {share:.3f}" for value, share in zip(manifest["values"], manifest["prior"], strict=True)
     )
     tensors = manifest["layout"]
-    count = sum(math.prod(one["shape"]) for one in tensors)
-    players = ", ".join(dict.fromkeys(one["player"] for one in tensors))
+    count = sum(math.prod(tensor["shape"]) for tensor in tensors)
+    players = ", ".join(dict.fromkeys(tensor["player"] for tensor in tensors))
     lines = [f"Prior: {shares}."]
     held = manifest.get("validation")
     if held:
         lines.append(
             f"Guessing: {held['even']:.3f} balanced accuracy, {held['majority']:.3f} accuracy. Learned from "
             f"{manifest['updates']} updates, judged on {held['updates']} of {held['senders']} other senders, which "
-            "also said when to stop: estimates, not guarantees."
+            "were also used to stop training early: estimates, not guarantees."
         )
     lines.append(
         f"Updates: {count} numbers in {len(tensors)} tensors ({players}), read by {manifest['features']!r} features."
     )
-    seen = [f"{one['round']} ({one['digest'][:12]})" for one in manifest["rounds"]]
+    rounds = [f"{entry['round']} ({entry['digest'][:12]})" for entry in manifest["rounds"]]
     lines.append(
-        f"Rounds (digest of the weights they started from): {', '.join(seen)}."
-        if seen
-        else "Rounds: not written down, so staleness cannot be told."
+        f"Rounds (digest of the weights they started from): {', '.join(rounds)}."
+        if rounds
+        else "Rounds: not recorded, so whether the zoo is stale cannot be known."
     )
     lines.append(
         f"{file}: {file.stat().st_size} bytes, weights in {manifest['bits']} bits; seed "
@@ -149,15 +150,15 @@ def _widths(text: str, members: int | None) -> tuple[int, ...]:
 def _number(word: str, option: str, example: str) -> int:
     word = word.strip()
     if not word.isascii() or not word.isdigit():
-        raise InputError(f"{option}: {word!r} is no whole number; write it as in {option} {example}")
+        raise InputError(f"{option}: {word!r} is not a whole number; write it as in {option} {example}")
     return int(word)
 
 
-def _check_place(out: Path) -> None:
-    """Refuse a place where no file can be written before the run is played, not after."""
+def _check_writable(out: Path) -> None:
+    """Refuse a path where no file can be written, before the run is played."""
     if out.suffix != ".safetensors":
         raise InputError(f"--out: {out} does not end in .safetensors, so that no other file is overwritten by mistake")
     if out.is_dir():
         raise InputError(f"--out: {out} is a directory; name a file")
     if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
-        raise InputError(f"--out: {out.parent} is no directory that can be written to; make it first")
+        raise InputError(f"--out: {out.parent} is not a directory that can be written to; create it first")

@@ -15,4 +15,4 @@ if TYPE_CHECKING:
     from fedveil.config.study import read_study as read_study
     from fedveil.core.policy import Policy as Policy
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -42,7 +42,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fedveil.config.parts import alternatives, fitting, make, settings_of, shield_class
 from fedveil.core.errors import InputError, closest, nearest
-from fedveil.core.hand_written import read_hand_written
+from fedveil.core.files import read_hand_written
 from fedveil.core.policy import COUNT, MOD_PREFIX, RECOMMENDED, Budget, Policy, ShieldChoice
 from fedveil.shields.recup.zoo import Zoo
 from fedveil.shields.shield import Chain, Shield

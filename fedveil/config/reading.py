@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from fedveil.core.errors import InputError
-from fedveil.core.hand_written import read_hand_written
+from fedveil.core.files import read_hand_written
 
 MOST_BYTES = 1_000_000
 MOST_VALUES = 20_000

@@ -20,7 +20,7 @@ from fedveil.config import parts
 from fedveil.config.study import Study
 from fedveil.core import plugins
 from fedveil.core.errors import InputError
-from fedveil.core.plain import plain
+from fedveil.core.files import plain
 
 Schema = dict[str, Any]
 STUDY_NAME = r"^(?=.{1,80}$)[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$"
@@ -121,7 +121,7 @@ def written(value: Any) -> Any:
 
 def _points(group: str, third_parties: bool) -> list[EntryPoint]:
     ours = [point for point in entry_points(group=group) if point.module.partition(".")[0] == "fedveil"]
-    return list(plugins.found(group).values()) if third_parties else ours
+    return list(plugins.registered(group).values()) if third_parties else ours
 
 
 def _registered(group: str, load: Any, third_parties: bool) -> dict[str, type]:

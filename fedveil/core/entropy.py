@@ -1,9 +1,9 @@
 """Entropies and mutual information of discrete variables, in bits.
 
 Two kinds of argument are kept apart: functions of *probabilities* (`entropy`, `conditional_entropy`,
-`mutual_information`) are exact; functions of *labels* (`plug_in_…`) put observed frequencies in the
-place of probabilities and are estimates: plug-in entropies are too small on average, plug-in mutual
-information too large.
+`mutual_information`) are exact; functions of *labels* (`plug_in_…`) use observed frequencies instead of
+probabilities and are estimates: on average, plug-in entropies are too small and plug-in mutual
+information is too large.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _SUM_TOLERANCE = 1e-6
 
 
 def probabilities(values: npt.ArrayLike, name: str = "probabilities") -> FloatArray:
-    """Return the values as float64 after checking that they are a distribution; any shape."""
+    """Return the values as float64, after checking that they form a distribution; any shape is allowed."""
     array = np.asarray(values, dtype=np.float64)
     if array.size == 0 or not np.all(np.isfinite(array)) or array.min() < 0.0:
-        raise InputError(f"{name}: must be finite and not negative, with at least one entry; check what was passed")
+        raise InputError(f"{name}: must be finite and not negative, with at least one entry; check the values")
     if abs(array.sum() - 1.0) > _SUM_TOLERANCE:
         raise InputError(f"{name}: must sum to 1, got {array.sum():.6g}; divide by the sum")
     return array
@@ -37,7 +37,7 @@ def binary_entropy(probability: npt.ArrayLike) -> FloatArray:
     """
     p = np.asarray(probability, dtype=np.float64)
     if np.any(~((p >= 0.0) & (p <= 1.0))):
-        raise InputError("binary entropy: a probability lies outside [0, 1]; check what was passed")
+        raise InputError("binary entropy: a probability lies outside [0, 1]; check the values")
     return np.asarray(_surprise(p) + _surprise(1.0 - p))
 
 
@@ -51,7 +51,7 @@ def entropy(distribution: npt.ArrayLike) -> float:
 
 
 def conditional_entropy(joint: npt.ArrayLike) -> float:
-    """Return H(A | B) of a table p(a, b); B, the condition, is the *last* axis, A all the others.
+    """Return H(A | B) of a table p(a, b): the condition B is the *last* axis, A all other axes.
 
     >>> conditional_entropy([[0.5, 0.0], [0.0, 0.5]])
     0.0
@@ -98,14 +98,14 @@ def plug_in_entropy(labels: npt.ArrayLike, *, miller_madow: bool = False) -> flo
 
 
 def plug_in_conditional_entropy(labels: npt.ArrayLike, given: npt.ArrayLike, *, miller_madow: bool = False) -> float:
-    """Return Ĥ(labels | given) of the observed frequencies; on average at most the true value."""
+    """Return Ĥ(labels | given) of the observed frequencies; its mean is at most the true value."""
     counts = counts_of(labels, given)
     correction = _miller_madow(counts) - _miller_madow(counts.sum(axis=0)) if miller_madow else 0.0
     return max(0.0, _plug_in(counts) - _plug_in(counts.sum(axis=0)) + correction)
 
 
 def plug_in_mutual_information(a: npt.ArrayLike, b: npt.ArrayLike, *, miller_madow: bool = False) -> float:
-    """Return Î(a; b) of the observed frequencies: too large by about (|A|−1)(|B|−1)/(2n ln 2) where independent.
+    """Return Î(a; b) of the observed frequencies; if a and b are independent, about (|A|−1)(|B|−1)/(2n ln 2) too large.
 
     >>> plug_in_mutual_information([0, 0, 1, 1], [0, 0, 1, 1])
     1.0

@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend, told in one line."""
+"""Errors that a user can correct, each described in one line."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class InputError(ValueError):
         super().__init__(" ".join(message.split()))
 
 
-class InterruptedWork(Exception):  # noqa: N818 (a person stopped it: that is no error)
-    """Work that a person stopped, with a line about what is left of it; the command line exits with 130."""
+class InterruptedWork(Exception):  # noqa: N818 (a person stopped it: that is not an error)
+    """Work that a person stopped, with a line that says what has been kept; the command line exits with 130."""
 
 
 def closest(name: str, choices: Iterable[str]) -> str | None:
-    """Return the choice closest to a misspelt name, or None where all are far from it.
+    """Return the choice closest to a misspelt name, or None if none is close.
 
     >>> closest("s3", ["s2", "t"]), closest("missing", ["inf"])
     ('s2', None)
     """
     by_lower_case = {choice.lower(): choice for choice in choices}
-    # Of two letters one may be wrong; in longer names that much likeness means nothing.
+    # In a name of two letters one may be wrong; in longer names half of the letters would match by chance.
     close = difflib.get_close_matches(name.lower(), list(by_lower_case), n=1, cutoff=0.5 if len(name) < 3 else 0.6)
     return by_lower_case[close[0]] if close else None
 
@@ -40,9 +40,9 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     >>> nearest("zzz", ["sex", "race"])
     'there are: sex, race'
     """
-    known = [str(choice) for choice in choices]
-    close = closest(name, known)
+    names = [str(choice) for choice in choices]
+    close = closest(name, names)
     if close is not None:
         return f"did you mean {close!r}?"
-    shown = ", ".join(known[:12]) + (f", … ({len(known)} in all)" if len(known) > 12 else "")
-    return f"there are: {shown}" if known else "there are none"
+    listed = ", ".join(names[:12]) + (f", … ({len(names)} in total)" if len(names) > 12 else "")
+    return f"there are: {listed}" if names else "there are none"

@@ -1,6 +1,6 @@
 """A measured figure with its uncertainty.
 
-An `Estimate` says what was seen, against the attackers that were tried. It is deliberately not
+An `Estimate` says what was measured, against the attackers that were tried. It is deliberately not
 related by inheritance to `fedveil.certificates.Certificate`, which says what no attacker can beat.
 """
 
@@ -29,5 +29,5 @@ class Estimate:
         return f"Estimate({self!s} at {self.confidence:.4g})"
 
     def as_dict(self) -> dict[str, float]:
-        """Return the form in which every `--json` output shows a figure."""
+        """Return the estimate in the form of every `--json` output."""
         return {"estimate": self.estimate, "low": self.low, "high": self.high}

@@ -1,20 +1,25 @@
-"""Files that are whole or not there: written beside their place, flushed to the disk, then renamed."""
+"""Files: written whole or not at all, small ones that people write by hand, and values that JSON can hold."""
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
-_CANNOT = (errno.EINVAL, errno.ENOTSUP)
-"""What a file system answers that cannot flush a folder."""
+from fedveil.core.errors import InputError
+
+_CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP)
+"""Error codes of file systems that cannot flush a folder."""
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write a file so that a crash or a power cut leaves the old one or the new one, whole.
+    """Write a file so that a crash or a power cut leaves either the old file or the new one, complete.
 
-    A failure, such as a full disk, raises `OSError` and leaves the old file and nothing else.
+    The content is written to a temporary file in the same folder, flushed to the disk, then renamed. A failure, such
+    as a full disk, raises `OSError`, leaves the old file as it was and removes the temporary one.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
     try:
@@ -32,12 +37,53 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 def sync(path: Path) -> None:
     """Wait until a file's content, or a folder's list of names, is on the disk."""
     if os.name == "nt":
-        return  # nothing that is open for reading alone can be flushed there
+        return  # Windows cannot flush a file that is open for reading only
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as fault:
-        if fault.errno not in _CANNOT:
+        if fault.errno not in _CANNOT_FLUSH:
             raise
     finally:
         os.close(handle)
+
+
+def read_hand_written(path: Path, kind: str, expected: str, most_bytes: int) -> str:
+    """Read the text of a file that a person wrote: a study or a policy.
+
+    A file that is missing, too large, unreadable or not UTF-8 is an `InputError` that names it.
+
+    Args:
+        path: the file.
+        kind: what it should be, in one word: "study".
+        expected: which file to name instead: "a study, a YAML file".
+        most_bytes: the size from which on the file cannot have been written by hand.
+    """
+    try:
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder; name {expected}")
+        size = path.stat().st_size
+        if size > most_bytes:
+            raise InputError(f"{path}: {size:,} bytes are more than any {kind} needs ({most_bytes:,}); is it a {kind}?")
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; name {expected}") from None
+    except OSError as fault:
+        raise InputError(f"{path}: cannot be read ({fault.strerror})") from fault
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text; name {expected}") from None
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: tuples become lists, and NaN and infinities, which JSON lacks, null.
+
+    >>> plain({"a": (1, float("nan"))})
+    {'a': [1, None]}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value

@@ -1,18 +1,19 @@
-"""How far records depend on an attribute, by kernels: HSIC, and MMD between the values' records.
+"""How strongly vectors depend on an attribute, measured by kernels: HSIC, and MMD between the values' records.
 
 Symbols: r a record's vector, u its value, φ the feature map of k, μ_v = E[φ(r) | u = v], μ = E φ(r), p_v = P(u = v).
-k(r, r') = ⅓ Σ_s exp(−‖r − r'‖²/(s·m)), s ∈ {¼, 1, 4}, with m the batch's mean squared distance: no scale to choose, and
-none to escape to by shrinking r. m is held fixed where gradients are taken.
+k(r, r') = ⅓ Σ_s exp(−‖r − r'‖²/(s·m)), s ∈ {¼, 1, 4}, with m the batch's mean squared distance: there is no scale to
+choose, and shrinking r does not help to escape it. Gradients treat m as a constant.
 
     HSIC = Σ_v p_v² ‖μ_v − μ‖²          (Gretton, Bousquet, Smola and Schölkopf 2005), with 1[u = u'] as the kernel of u
     MMD  = mean over pairs v < w of ‖μ_v − μ_w‖²        (Gretton, Borgwardt, Rasch, Schölkopf and Smola 2012)
 
-Both are 0 exactly where r and u are independent, since k is characteristic; for two values HSIC = 2 p₀² p₁² · MMD.
-Here are their unbiased estimates (HSIC's by Song, Smola, Gretton, Bedo and Borgwardt 2012), which are therefore now
-and then below 0: the biased ones would reward r for being all alike. Guarantee: none; a batch of n shows dependence
-down to about 1/n only.
+Both are 0 exactly if r and u are independent, since k is characteristic; for two values HSIC = 2 p₀² p₁² · MMD.
+This module has their unbiased estimates (HSIC's by Song, Smola, Gretton, Bedo and Borgwardt 2012), which can therefore
+be below 0; the biased estimates would reward an encoder that maps all records to the same r. Guarantee: none; a batch
+of n records shows dependence only down to about 1/n.
 
-One device (batch, d) and stacks (devices, batch, d) alike; what comes back has one number per batch.
+All functions take one device's batch (batch, d) or a stack of devices (devices, batch, d), and return one number per
+batch.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SCALES = (0.25, 1.0, 4.0)
 
 
 def gaussian_kernel(r: Tensor, counted: Tensor) -> Tensor:
-    """Return k between all records of a batch, (…, batch, batch); 0 on the diagonal, and where one does not count."""
+    """Return k between all records of a batch, (…, batch, batch); 0 on the diagonal and if a record does not count."""
     lengths = r.square().sum(dim=-1)
     apart = (lengths.unsqueeze(-1) + lengths.unsqueeze(-2) - 2 * r @ r.transpose(-1, -2)).clamp_min(0)
     pairs = _pairs(counted, r)
@@ -34,16 +35,16 @@ def gaussian_kernel(r: Tensor, counted: Tensor) -> Tensor:
 
 
 def hsic(r: Tensor, codes: Tensor, counted: Tensor) -> Tensor:
-    """Return the unbiased estimate of HSIC(r, u), (…,); 0 with fewer than four records that count, or one value.
+    """Return the unbiased estimate of HSIC(r, u), (…,); 0 if fewer than four records count, or if u has one value.
 
     Args:
         r: (…, batch, d).
         codes: (…, batch), the values of u.
-        counted: which records have a value and are no padding.
+        counted: which records count: those with a value that are not padding.
 
     >>> r, all_count = torch.tensor([[0.0], [0.1], [5.0], [5.1]]), torch.ones(4) > 0
-    >>> told, untold = (hsic(r, torch.tensor(u), all_count) for u in ([0, 0, 1, 1], [0, 1, 0, 1]))
-    >>> bool(told > 0 > untold)
+    >>> dependent, independent = (hsic(r, torch.tensor(u), all_count) for u in ([0, 0, 1, 1], [0, 1, 0, 1]))
+    >>> bool(dependent > 0 > independent)
     True
     """
     k = gaussian_kernel(r, counted)
@@ -59,7 +60,7 @@ def hsic(r: Tensor, codes: Tensor, counted: Tensor) -> Tensor:
 def mmd(r: Tensor, codes: Tensor, counted: Tensor, values: int) -> Tensor:
     """Return the unbiased estimate of the mean squared MMD over pairs of values, (…,).
 
-    A value with fewer than two records stands in no pair; 0 where there is no pair.
+    A value with fewer than two records is in no pair; the result is 0 if there is no pair.
     """
     k = gaussian_kernel(r, counted)
     members = (codes.unsqueeze(-1) == torch.arange(values, device=r.device)).to(r.dtype) * counted.unsqueeze(-1)
@@ -73,6 +74,6 @@ def mmd(r: Tensor, codes: Tensor, counted: Tensor, values: int) -> Tensor:
 
 
 def _pairs(chosen: Tensor, like: Tensor) -> Tensor:
-    """Return 1 for every two different ones that are chosen."""
+    """Return 1 for every pair of different chosen items, else 0."""
     both = chosen.unsqueeze(-1) & chosen.unsqueeze(-2)
     return (both & ~torch.eye(chosen.shape[-1], dtype=torch.bool, device=chosen.device)).to(like.dtype)

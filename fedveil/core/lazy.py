@@ -1,63 +1,83 @@
-"""Packages whose names are loaded when they are first used, so that `import fedveil` takes no time."""
+"""Packages that load a public name when it is first used, so that `import fedveil` takes almost no time."""
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from fedveil.core.errors import InputError
 
-Surface = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
-"""A package's `__getattr__`, `__dir__` and `__all__`."""
+Home = tuple[str, str | None]
+"""The module that defines a public name, and its name there; None if the public name is a submodule itself."""
 
 
-def lazy(package: str, needs: dict[str, str] | None = None) -> Surface:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package, made of the import statements in its own source.
+def lazy(package: str, needs: Mapping[str, str] | None = None) -> list[str]:
+    """Make a package lazy, and return its public names, sorted: its `__all__`, and all that its `dir()` lists.
 
-    A package writes down its public names once, as imports that a type checker reads too:
+    A package states its public names once, as imports that type checkers and editors read as well:
 
         if TYPE_CHECKING:
             from fedveil.games.tappfl import TAPPFL as TAPPFL
 
-        __getattr__, __dir__, __all__ = lazy(__name__)
+        __all__ = lazy(__name__)
 
-    Names imported under `if TYPE_CHECKING` are loaded when they are first asked for; those imported outside it are
-    loaded at once, which is needed where a name is also the name of a submodule: Python would hide it behind that.
-    Every public name is spelt `X as X`, the form in which type checkers take an import for an export.
+    `X as X` is the form in which type checkers take an import for an export; a submodule is exported in the same way,
+    by `from fedveil.shields import recup as recup`. Public functions and classes that the package's own file defines
+    count as well. A public name may be that of a submodule, too (the function `fedveil.attacks.panel` and the file
+    panel.py): `fedveil.attacks.panel` is then the function, and `from fedveil.attacks.panel import …` reads the file.
 
     Args:
         package: the package's `__name__`.
-        needs: distributions that are not always installed, by the module they bring; a name that fails for want of
-            one is an `InputError` that says what to install.
+        needs: for modules that are not always installed, what to give to pip; a name that cannot be loaded because
+            one of them is missing is an `InputError` that says what to install.
     """
-    homes = _exports(package)
-
-    def find(name: str) -> Any:
-        if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, original = homes[name]
-        try:
-            if original is None:
-                return import_module(module)
-            return getattr(import_module(module), original)
-        except ModuleNotFoundError as fault:
-            lacking = (fault.name or "").partition(".")[0]
-            if lacking not in (needs or {}):
-                raise
-            raise InputError(f"{package}.{name}: needs {lacking}; pip install '{(needs or {})[lacking]}'") from None
-
-    return find, lambda: sorted(homes), sorted(homes)
-
-
-def _exports(package: str) -> dict[str, tuple[str, str | None]]:
-    """Return where each exported name lives: its module and its name there, None for a module itself."""
-    spec = sys.modules[package].__spec__
+    module = sys.modules[package]
+    spec = module.__spec__
     source = spec.loader.get_source(package) if spec is not None and spec.loader is not None else None  # type: ignore[attr-defined]
-    homes: dict[str, tuple[str, str | None]] = {}
-    for statement in ast.walk(ast.parse(source or "")):
+    homes = _exports(package, ast.parse(source or ""))
+    vars(module).update(_homes=homes, _needs=dict(needs or {}))
+    module.__class__ = _LazyPackage
+    return sorted(homes)
+
+
+class _LazyPackage(ModuleType):
+    """A package that looks its public names up where they are defined."""
+
+    _homes: dict[str, Home]
+    _needs: dict[str, str]
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._homes:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        module, original = self._homes[name]
+        try:
+            value = import_module(module) if original is None else getattr(import_module(module), original)
+        except ModuleNotFoundError as fault:
+            missing = (fault.name or "").partition(".")[0]
+            if missing not in self._needs:
+                raise
+            raise InputError(f"{self.__name__}.{name}: needs {missing}; pip install '{self._needs[missing]}'") from None
+        vars(self)[name] = value
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Python binds every submodule to its package on import: that must not hide a public name of the same spelling.
+        if isinstance(value, ModuleType) and self._homes.get(name, (None, None))[1] is not None:
+            return
+        super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._homes)
+
+
+def _exports(package: str, tree: ast.Module) -> dict[str, Home]:
+    """Return the home of each public name, from the package's source."""
+    homes: dict[str, Home] = {}
+    for statement in ast.walk(tree):
         if isinstance(statement, ast.ImportFrom) and statement.module:
             for alias in statement.names:
                 if alias.asname == alias.name:
@@ -65,4 +85,7 @@ def _exports(package: str) -> dict[str, tuple[str, str | None]]:
                     homes[alias.name] = (
                         (f"{package}.{alias.name}", None) if submodule else (statement.module, alias.name)
                     )
+    for definition in tree.body:
+        if isinstance(definition, ast.FunctionDef | ast.ClassDef) and not definition.name.startswith("_"):
+            homes[definition.name] = (package, definition.name)
     return homes

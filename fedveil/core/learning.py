@@ -1,4 +1,4 @@
-"""Training a small network on vectors: for attackers, who weigh classes evenly, and for task heads, who do not."""
+"""Training a small network on vectors, for attackers (with classes weighted evenly) and for task heads (without)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ from fedveil.core.randomness import torch_generator
 
 @dataclass(frozen=True)
 class Recipe:
-    """How long and how fast to learn; the epoch with the lowest validation loss is kept."""
+    """How long and how fast to learn; the epoch with the lowest validation loss is kept.
+
+    Attributes:
+        hidden: sizes of the hidden layers.
+        learning_rate: Adam's.
+        most_epochs: passes over the training vectors, at most.
+        patience: epochs without a lower validation loss after which training stops.
+        batch: vectors in a step, at most.
+        weight_decay: Adam's.
+        fused: let Adam update all weights in one pass: faster with millions of weights, but rounded differently.
+    """
 
     hidden: tuple[int, ...] = (64,)
     learning_rate: float = 2e-3
@@ -24,7 +34,7 @@ class Recipe:
     patience: int = 5
     batch: int = 256
     weight_decay: float = 1e-5
-    fused: bool = False  # Adam in one pass over the weights: faster for millions of them, and rounded otherwise
+    fused: bool = False
 
 
 def fit_network(
@@ -37,9 +47,9 @@ def fit_network(
     seed: int,
     device: str = "auto",
 ) -> nn.Module:
-    """Train by Adam on the cross-entropy, class-weighted where `even`, until validation stalls."""
+    """Train by Adam on the cross-entropy, class-weighted if `even`, until the validation loss stalls."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # steps this small gain nothing from more, and lose much beside a busy neighbour
+    torch.set_num_threads(1)  # small steps gain nothing from more threads, and lose much on a busy machine
     try:
         return _fit(train, validation, classes, recipe, even, torch_generator(seed, "network"), pick_device(device))
     finally:
@@ -53,12 +63,12 @@ def _fit(
     recipe: Recipe,
     even: bool,
     generator: torch.Generator,
-    place: torch.device,
+    device: torch.device,
 ) -> nn.Module:
-    model = mlp([train[0].shape[1], *recipe.hidden, classes], generator).to(place)
+    model = mlp([train[0].shape[1], *recipe.hidden, classes], generator).to(device)
     (x, u), (x_validation, u_validation) = (
-        (torch.as_tensor(v, dtype=torch.float32, device=place), torch.as_tensor(c, device=place))
-        for v, c in (train, validation)
+        (torch.as_tensor(vectors, dtype=torch.float32, device=device), torch.as_tensor(codes, device=device))
+        for vectors, codes in (train, validation)
     )
     counts = torch.bincount(u, minlength=classes).float().clamp_min(1)
     loss_of = nn.CrossEntropyLoss(weight=len(u) / (classes * counts) if even else None)
@@ -75,17 +85,17 @@ def descend(
     generator: torch.Generator,
 ) -> nn.Module:
     """Train a network by Adam; the epoch with the lowest validation loss is kept."""
-    x, aim = train
+    x, targets = train
     optimiser = torch.optim.Adam(
         model.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay, fused=recipe.fused or None
     )
-    batch = max(16, min(recipe.batch, len(x) // 20))  # small sets still deserve some twenty steps an epoch
+    batch = max(16, min(recipe.batch, len(x) // 20))  # at least about twenty steps an epoch, also with few vectors
     best, since, kept = float("inf"), 0, copy.deepcopy(model.state_dict())
     for _ in range(most_epochs):
         model.train()
         for rows in torch.split(torch.randperm(len(x), generator=generator).to(x.device), batch):
             optimiser.zero_grad()
-            loss_of(model(x[rows]), aim[rows]).backward()
+            loss_of(model(x[rows]), targets[rows]).backward()
             optimiser.step()
         model.eval()
         with torch.no_grad():
@@ -101,8 +111,8 @@ def descend(
 
 def log_posterior(model: nn.Module, vectors: FloatArray) -> FloatArray:
     """Return a network's log-probabilities for vectors."""
-    place = next(model.parameters()).device
+    device = next(model.parameters()).device
     with torch.no_grad():
-        x = torch.as_tensor(vectors, dtype=torch.float32, device=place)
+        x = torch.as_tensor(vectors, dtype=torch.float32, device=device)
         logits = torch.cat([model(part) for part in torch.split(x, 8192)])
     return logits.log_softmax(dim=1).cpu().numpy().astype(np.float64)

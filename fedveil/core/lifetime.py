@@ -1,4 +1,4 @@
-"""Processes that end with whoever started them, however that ends."""
+"""Processes that end when the process that started them ends, whatever the cause."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ _PARENT_DEATH_SIGNAL = 1
 
 
 def end_with(parent: int) -> Callable[[], None]:
-    """Return what a process calls, as its first act, to end when its parent does: on Linux the kernel sees to it."""
+    """Return a function that a child process calls first, so that it ends when its parent does.
+
+    On Linux the kernel then sends SIGTERM to the child when the parent ends; elsewhere the function does nothing.
+    """
     prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform.startswith("linux") else None
 
-    def ask() -> None:
+    def request_signal() -> None:
         if prctl is not None:
             prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-            if os.getppid() != parent:  # it ended in between
+            if os.getppid() != parent:  # the parent ended before the request
                 os._exit(1)
 
-    return ask
+    return request_signal

@@ -1,6 +1,6 @@
 """The figures by which an attacker is judged, each with a bootstrap interval over victims.
 
-Where victims belong to groups (persons, speakers), whole groups are drawn: records of one person are
+If victims belong to groups (persons, speakers), whole groups are drawn: records of one person are
 not independent evidence. With K values, advantage = (K · balanced accuracy − 1) / (K − 1).
 """
 
@@ -22,20 +22,20 @@ _CELLS_AT_ONCE = 8_000_000
 """How many resampling weights are held in memory at a time."""
 
 _SHARE_DRAWS = 1000
-"""Bootstrap draws behind the share of right guesses, where records come in groups."""
+"""Bootstrap draws behind the share of right guesses if records come in groups."""
 
 _MANY = 30
-"""From so many victims of every value on, the bootstrap can be left alone."""
+"""With at least this many victims of every value, the bootstrap's intervals are wide enough."""
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What one attacker says of the victims.
+    """One attacker's guesses about some records.
 
     Attributes:
-        codes: the victims' true codes.
-        balanced: its guesses when judged by balanced accuracy.
-        plain: its guesses when judged by accuracy.
+        codes: the true codes.
+        balanced: the guesses that are judged by balanced accuracy.
+        plain: the guesses that are judged by accuracy.
         log_posterior: calibrated natural log-probabilities, (n, K).
         prior: the class frequencies that the attacker knew beforehand.
     """
@@ -46,6 +46,9 @@ class Predictions:
     log_posterior: FloatArray
     prior: FloatArray
 
+    def __repr__(self) -> str:
+        return f"Predictions(n={len(self.codes)}, classes={len(self.prior)})"
+
     @property
     def surprise(self) -> FloatArray:
         """Bits by which each record's true value surprises the posterior: −log2 q(u | r)."""
@@ -54,14 +57,14 @@ class Predictions:
 
     @property
     def recalls(self) -> tuple[FloatArray, IntArray]:
-        """Per value, the share that the balanced guesses get right, and how many records carry it."""
+        """For each value, the share that the balanced guesses get right, and the number of its records."""
         counts = np.bincount(self.codes, minlength=len(self.prior))
         right = np.bincount(self.codes[self.balanced == self.codes], minlength=len(self.prior))
         return right / np.maximum(counts, 1), counts
 
 
 def bootstrap_weights(n: int, groups: IntArray | None, draws: int, rng: np.random.Generator) -> Iterator[FloatArray]:
-    """Yield blocks of resampling weights, (draws in the block, n); the first row of all is the sample itself."""
+    """Yield blocks of resampling weights, (draws in the block, n); the very first row is the sample itself."""
     yield np.ones((1, n))
     unit_of_row = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
     units = int(unit_of_row.max()) + 1
@@ -77,15 +80,15 @@ def resampled(
 ) -> dict[str, FloatArray]:
     """Return every measure for the sample (entry 0) and for each bootstrap draw.
 
-    The prior is the share of the value that the attacker's own data has most of. Information is H(u) of the
-    victims less the posterior's cross-entropy, cut to [0, H(u)]: a lower bound on I(u; r), estimated.
+    The prior is the victims' share of the value that is most frequent in the attacker's data. Information is H(u) of
+    the victims minus the posterior's cross-entropy, cut to [0, H(u)]: an estimate of a lower bound on I(u; r).
     """
     codes, classes = predictions.codes, predictions.log_posterior.shape[1]
     one_hot = np.eye(classes)[codes]
     right_balanced = one_hot * (predictions.balanced == codes)[:, None]
     right_plain = (predictions.plain == codes).astype(np.float64)
     surprise, commonest = predictions.surprise, int(np.argmax(predictions.prior))
-    # With two classes one area says it all: the other is the same curve from the other side.
+    # With two classes one area is enough: the other is the same curve seen from the other side.
     ranking = {code: _ranked(predictions.log_posterior[:, code]) for code in range(1 if classes == 2 else 0, classes)}
     rows: dict[str, list[FloatArray]] = {
         name: [] for name in ("accuracy", "prior", "balanced_accuracy", "auc", "raw_information", "entropy")
@@ -98,8 +101,8 @@ def resampled(
         areas = np.stack([_areas(weights, codes == code, *ranked) for code, ranked in ranking.items()], axis=1)
         rows["accuracy"].append((weights @ right_plain) / total)
         rows["prior"].append(shares[:, commonest])
-        rows["balanced_accuracy"].append(_mean_of_known(_ratio(weights @ right_balanced, mass)))
-        rows["auc"].append(_mean_of_known(areas))
+        rows["balanced_accuracy"].append(_mean_without_nan(_ratio(weights @ right_balanced, mass)))
+        rows["auc"].append(_mean_without_nan(areas))
         rows["raw_information"].append(entropy - (weights @ surprise) / total)
         rows["entropy"].append(entropy)
     figures = {name: np.concatenate(parts) for name, parts in rows.items()}
@@ -120,37 +123,37 @@ def interval(draws: FloatArray, confidence: float) -> Estimate:
 def figures_of(
     draws: dict[str, FloatArray], recalls: FloatArray, units: IntArray, confidence: float
 ) -> dict[str, Estimate]:
-    """Return every measure with its interval, widened where the bootstrap is known to be too sure.
+    """Return every measure with its interval, widened in those cases in which the bootstrap's is too narrow.
 
-    A value with few victims, or one that is always or never read, hardly varies from draw to draw. There the
-    intervals of (balanced) accuracy are joined with those that add two right and two wrong guesses (Agresti
-    and Coull 1998), and the area's with what balanced accuracy may lack. `units` counts victims, or groups where
-    they come in groups.
+    A value with few victims, or one that is always or never guessed, hardly varies from draw to draw. In that case
+    the intervals of accuracy and balanced accuracy are widened to include those that add two right and two wrong
+    guesses (Agresti and Coull 1998); the lower end of the area's interval is moved as far down as that of balanced
+    accuracy. `units` counts the victims of each value, or the groups if they come in groups.
     """
-    found = {name: interval(values, confidence) for name, values in draws.items()}
+    figures = {name: interval(values, confidence) for name, values in draws.items()}
     recalls, units = recalls[units > 0], units[units > 0]
     if (units >= _MANY).all() and ((recalls > 0) & (recalls < 1)).all():
-        return found
+        return figures
     classes = len(recalls)
     low, high = smoothed_interval(recalls, units, confidence)
-    found["balanced_accuracy"] = _joined(found["balanced_accuracy"], low, high)
-    found["advantage"] = _joined(found["advantage"], *(float(_advantage(end, classes)) for end in (low, high)))
-    lacking = found["balanced_accuracy"].estimate - found["balanced_accuracy"].low
-    found["auc"] = _joined(found["auc"], max(0.0, found["auc"].estimate - lacking), found["auc"].high)
-    accuracy = found["accuracy"].estimate
+    figures["balanced_accuracy"] = _joined(figures["balanced_accuracy"], low, high)
+    figures["advantage"] = _joined(figures["advantage"], *(float(_advantage(end, classes)) for end in (low, high)))
+    lacking = figures["balanced_accuracy"].estimate - figures["balanced_accuracy"].low
+    figures["auc"] = _joined(figures["auc"], max(0.0, figures["auc"].estimate - lacking), figures["auc"].high)
+    accuracy = figures["accuracy"].estimate
     low, high = smoothed_interval(np.array([accuracy]), np.array([units.sum()]), confidence)
-    found["accuracy"] = _joined(found["accuracy"], low, high)
-    gap = found["gap"].estimate
-    found["gap"] = _joined(
-        found["gap"], gap - (accuracy - found["accuracy"].low), gap + found["accuracy"].high - accuracy
+    figures["accuracy"] = _joined(figures["accuracy"], low, high)
+    gap = figures["gap"].estimate
+    figures["gap"] = _joined(
+        figures["gap"], gap - (accuracy - figures["accuracy"].low), gap + figures["accuracy"].high - accuracy
     )
-    return found
+    return figures
 
 
 def share_right(
     right: npt.ArrayLike, groups: IntArray | None = None, *, confidence: float = 0.95, seed: int = 0
 ) -> Estimate:
-    """Return the share of right guesses with its interval: Agresti and Coull's, or the bootstrap's over groups.
+    """Return the share of right guesses with its interval: Agresti and Coull's, or with groups the bootstrap's.
 
     >>> print(share_right([True] * 90 + [False] * 10))
     0.900 [0.823, 0.946]
@@ -165,7 +168,7 @@ def share_right(
 
 
 def smoothed_interval(shares: FloatArray, units: IntArray, confidence: float) -> tuple[float, float]:
-    """Return Agresti and Coull's interval for the mean of several shares, each of so many units."""
+    """Return Agresti and Coull's interval for the mean of several shares, each measured on `units` of its own."""
     smoothed = (shares * units + 2) / (units + 4)
     error = np.sqrt((smoothed * (1 - smoothed) / (units + 4)).sum()) / len(shares)
     half, middle = float(ndtri((1 + confidence) / 2) * error), float(smoothed.mean())
@@ -173,7 +176,7 @@ def smoothed_interval(shares: FloatArray, units: IntArray, confidence: float) ->
 
 
 def counting_units(codes: IntArray, classes: int, groups: IntArray | None) -> IntArray:
-    """Return how many victims carry each value, or how many groups: records of one group may stand or fall together."""
+    """Return how many victims have each value, or how many groups: records of one group are not independent."""
     if groups is None:
         return np.bincount(codes, minlength=classes).astype(np.int64)
     return np.array([len(np.unique(groups[codes == code])) for code in range(classes)], dtype=np.int64)
@@ -182,14 +185,14 @@ def counting_units(codes: IntArray, classes: int, groups: IntArray | None) -> In
 def chance_error(codes: IntArray, classes: int, groups: IntArray | None) -> float:
     """Return the standard error of balanced accuracy for an attacker who guesses evenly at random.
 
-    Var = Σ_k (1/K)(1 − 1/K) / n_k / K², n_k counting groups where there are groups.
+    Var = Σ_k (1/K)(1 − 1/K) / n_k / K², where n_k counts groups if there are any, else victims.
     """
     units = counting_units(codes, classes, groups)
     return float(np.sqrt(((1 / classes) * (1 - 1 / classes) / units).sum()) / classes)
 
 
 def detectable_advantage(codes: IntArray, classes: int, groups: IntArray | None, confidence: float = 0.95) -> float:
-    """Return the smallest advantage that this many victims could have shown in a one-sided test, with power .8."""
+    """Return the smallest advantage that a one-sided test on so many victims detects with power .8."""
     excess = (ndtri(confidence) + ndtri(0.8)) * chance_error(codes, classes, groups)
     return float(min(1.0, excess * classes / (classes - 1)))
 
@@ -203,18 +206,18 @@ def _joined(figure: Estimate, low: float, high: float) -> Estimate:
 
 
 def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
-    """Divide, with NaN where there is nothing to divide by: a draw may miss a rare value."""
+    """Divide; the result is NaN if the divisor is 0: a draw may contain no record of a rare value."""
     return np.divide(part, whole, out=np.full_like(part, np.nan), where=whole > 0)
 
 
-def _mean_of_known(values: FloatArray) -> FloatArray:
-    """Average each row over what is known in it; NaN where nothing is."""
-    known = ~np.isnan(values)
-    return _ratio(np.where(known, values, 0).sum(axis=1), known.sum(axis=1).astype(np.float64))
+def _mean_without_nan(values: FloatArray) -> FloatArray:
+    """Return the mean of each row's entries that are not NaN; NaN for a row without any."""
+    counts = ~np.isnan(values)
+    return _ratio(np.where(counts, values, 0).sum(axis=1), counts.sum(axis=1).astype(np.float64))
 
 
 def _ranked(scores: FloatArray) -> tuple[IntArray, IntArray]:
-    """Return the ascending order and where each run of equal scores starts in it."""
+    """Return the ascending order and the positions in it at which each run of equal scores starts."""
     order = np.argsort(scores, kind="stable")
     ordered = scores[order]
     return order, np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))

@@ -1,4 +1,4 @@
-"""Networks built from a shape, their weights drawn from an explicit generator."""
+"""Networks built from a shape, with weights drawn from an explicit generator."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from fedveil.core.errors import InputError
 
 Built = TypeVar("Built", bound=nn.Module)
 Start = Literal["torch", "he"]
-"""How weights are drawn, none from torch's global state.
+"""How weights are drawn; neither way uses torch's global state.
 
-"torch" is its own default, weights and biases from U(−1/√fan_in, 1/√fan_in): each ReLU layer then hands on about a
-sixth of its input's variance, and a deep stack starts as a constant. "he" (He, Zhang, Ren and Sun 2015) draws weights
-from N(0, 2/fan_in), which keeps the variance through any number of ReLU layers; biases start at 0.
+"torch" is torch's default: weights and biases from U(−1/√fan_in, 1/√fan_in). Each ReLU layer then passes on about a
+sixth of its input's variance, and a deep network starts as nearly constant. "he" (He, Zhang, Ren and Sun 2015) draws
+weights from N(0, 2/fan_in), which preserves the variance through any number of ReLU layers; biases start at 0.
 """
 
 
 def mlp(
     sizes: Sequence[int], generator: torch.Generator, *, last: nn.Module | None = None, start: Start = "torch"
 ) -> nn.Sequential:
-    """Return Linear layers of the given sizes with ReLU between them, and `last` behind them where wanted.
+    """Return Linear layers of the given sizes with ReLU between them, followed by `last` if given.
 
     >>> mlp([4, 8, 2], torch.Generator().manual_seed(0))(torch.zeros(3, 4)).shape
     torch.Size([3, 2])
@@ -37,32 +37,32 @@ def mlp(
 
 
 Layers = Sequence[int | Literal["pool"]]
-"""Channels of 3 × 3 convolutions, and 2 × 2 pools between them."""
+"""The channels of each 3 × 3 convolution, with "pool" for a 2 × 2 pool."""
 
 
 def convolutions(
     shape: Sequence[int], layers: Layers, generator: torch.Generator, *, start: Start = "torch", patch: int = 0
 ) -> tuple[nn.Sequential, tuple[int, int, int]]:
-    """Return 3 × 3 convolutions that keep their size, ReLU behind each, and the shape of what they make.
+    """Return 3 × 3 convolutions that preserve height and width, each followed by ReLU, and the shape of their output.
 
-    A pool that would leave nothing is left out. With `patch` the first convolution reads squares of so many pixels,
-    side by side: what follows is smaller by that factor, and cheaper by its square.
+    A pool is skipped if height or width is already 1. With `patch`, the first convolution reads adjacent squares of
+    `patch` × `patch` pixels: height and width shrink by that factor, and the cost of the next layers by its square.
 
     >>> convolutions((3, 8, 8), [4, "pool", 6, "pool"], torch.Generator())[1]
     (6, 2, 2)
     >>> convolutions((3, 8, 8), [4, 6, "pool"], torch.Generator(), patch=4)[1]
     (6, 1, 1)
     """
-    channels, high, wide = shape
+    channels, height, width = shape
     stack: list[nn.Module] = []
-    for place, layer in enumerate(layers):
+    for index, layer in enumerate(layers):
         if isinstance(layer, str):
-            if min(high, wide) > 1:
+            if min(height, width) > 1:
                 stack.append(nn.MaxPool2d(2))
-                high, wide = high // 2, wide // 2
+                height, width = height // 2, width // 2
             continue
-        side = min(patch, high, wide) if patch and not place else 3
-        step, padding = (side, 0) if patch and not place else (1, 1)
+        side = min(patch, height, width) if patch and not index else 3
+        step, padding = (side, 0) if patch and not index else (1, 1)
         stack.append(
             _drawn(
                 lambda a=channels, b=layer, k=side, s=step, p=padding: nn.Conv2d(a, b, k, s, p),  # type: ignore[misc]
@@ -72,13 +72,13 @@ def convolutions(
             )
         )
         stack.append(nn.ReLU())
-        channels, high, wide = layer, high // step, wide // step
-    return nn.Sequential(*stack), (channels, high, wide)
+        channels, height, width = layer, height // step, width // step
+    return nn.Sequential(*stack), (channels, height, width)
 
 
 def _drawn(make: Callable[[], nn.Module], fan_in: int, generator: torch.Generator, start: Start) -> nn.Module:
-    """Make a layer and draw its weights and biases."""
-    with torch.random.fork_rng(devices=[]):  # the layer's own draw is thrown away, and must leave no trace
+    """Build a layer and draw its weights and biases."""
+    with torch.random.fork_rng(devices=[]):  # torch draws weights, too; they are replaced below
         layer = make()
     bound = 1 / math.sqrt(fan_in)
     for parameter in layer.parameters():
@@ -92,14 +92,14 @@ def _drawn(make: Callable[[], nn.Module], fan_in: int, generator: torch.Generato
 
 
 def drawn_by_torch(build: Callable[[], Built], generator: torch.Generator) -> Built:
-    """Build a network by torch's own rules for weights, from this generator alone."""
+    """Build a network whose weights follow torch's defaults, drawn from this generator alone."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
         return build()
 
 
 def pick_device(device: str = "auto") -> torch.device:
-    """Return the named device; "auto" is a GPU where there is one. One that is not here is an `InputError`."""
+    """Return the named device; "auto" is a GPU if there is one. A device that this machine lacks is an `InputError`."""
     if device != "auto":
         try:
             return torch.empty(0, device=device).device

@@ -1,4 +1,4 @@
-"""Named parts that third parties can add through entry points, without touching our code."""
+"""Named parts that third parties can add through entry points, without changes to this code."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _KINDS = {
 }
 
 
-def found(group: str) -> dict[str, EntryPoint]:
-    """Return the registered parts of a group ("fedveil.data", "fedveil.attacks") by name, unloaded."""
+def registered(group: str) -> dict[str, EntryPoint]:
+    """Return the registered parts of a group ("fedveil.data", "fedveil.attacks") by name, not yet loaded."""
     return {point.name: point for point in sorted(entry_points(group=group), key=lambda point: point.name)}
 
 
 def load(group: str, name: str, base: type | None = None) -> Any:
-    """Load one registered part, a subclass of `base` where one is named.
+    """Load one registered part; with `base`, it must be a subclass of it.
 
-    An unknown name, a part whose import fails for whatever reason, and one of another kind are each an `InputError`.
+    An unknown name, a part whose import fails for any reason, and a part of another kind are each an `InputError`.
     """
-    parts, kind = found(group), _KINDS.get(group, group)
+    parts, kind = registered(group), _KINDS.get(group, group)
     if name not in parts:
         raise InputError(f"{kind} {name!r} is not known: {nearest(name, parts)}")
     point = parts[name]
@@ -38,6 +38,6 @@ def load(group: str, name: str, base: type | None = None) -> Any:
         raise InputError(f"{kind} {name!r} ({point.value}) cannot be loaded: {why}; reinstall its package") from fault
     if base is not None and not (isinstance(part, type) and issubclass(part, base)):
         raise InputError(
-            f"{kind} {name!r} ({point.value}) is no {base.__module__}.{base.__qualname__}; mend its package"
+            f"{kind} {name!r} ({point.value}) is not a {base.__module__}.{base.__qualname__}; correct its package"
         )
     return part

@@ -1,4 +1,4 @@
-"""Explicit randomness: one generator per purpose, derived from the study's seed; no global state."""
+"""Explicit randomness: a generator for each purpose, derived from the study's seed; no global state."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def child_seed(seed: int, *purpose: str | int) -> int:
 
 
 def numpy_generator(seed: int, *purpose: str | int) -> np.random.Generator:
-    """Return numpy's generator for one purpose."""
+    """Return a numpy generator for one purpose."""
     return np.random.default_rng(child_seed(seed, *purpose))
 
 
 def torch_generator(seed: int, *purpose: str | int) -> torch.Generator:
-    """Return a CPU generator of torch's for one purpose."""
-    import torch  # two seconds that commands without a network need not spend
+    """Return a torch generator, on the CPU, for one purpose."""
+    import torch  # takes two seconds, which commands without a network can save
 
     generator = torch.Generator()
     generator.manual_seed(child_seed(seed, *purpose))

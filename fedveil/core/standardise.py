@@ -1,4 +1,4 @@
-"""Bring vectors of any scale to one that every attacker can read."""
+"""Scaling of vectors, so that an attacker of any kind can learn from them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ _STRAIGHT = 10.0
 
 @dataclass(frozen=True, eq=False)
 class Standardiser:
-    """Centre by the median and scale by the deviation of the bulk, read off the attacker's own data.
+    """Centre each column by its median and scale it by the deviation of its bulk, both from the attacker's data.
 
-    Robust on purpose: one wild record must not blind the networks, and a large offset must not hide a small
-    signal. The deviation is that of the middle 99% of a column, or of all of it where that is constant. Beyond ten
-    deviations values grow logarithmically, which keeps their order for the trees. Columns that never vary in the
-    attacker's data are dropped.
+    It is robust on purpose: a single outlier must not blind the networks, and a large offset must not hide a small
+    signal. The deviation is that of the middle 99% of a column, or of the whole column if its middle is constant.
+    Beyond ten deviations values grow only logarithmically, which preserves their order for tree-based attackers.
+    Columns that never vary in the attacker's data are dropped.
+
+    Attributes:
+        centre: each column's median.
+        deviation: each column's scale.
+        varies: which columns are kept.
     """
 
     centre: FloatArray
@@ -29,23 +34,23 @@ class Standardiser:
 
     @classmethod
     def fit(cls, vectors: FloatArray) -> Standardiser:
-        """Read centre and deviation off the auxiliary vectors."""
+        """Estimate centre and deviation from the auxiliary vectors."""
         centre = np.median(vectors, axis=0)
         moved = vectors - centre
         largest = np.abs(moved).max(axis=0, initial=0.0)
-        # What rounding makes of a constant is no signal; 1e10 + u, in contrast, is exact in double precision.
+        # Rounding errors of a constant are not a signal; 1e10 + u, in contrast, is exact in double precision.
         varies = largest > 1e-13 * np.abs(centre)
-        unit = np.where(varies, largest, 1.0)  # first to a safe size: squares of 1e200 overflow
+        unit = np.where(varies, largest, 1.0)  # scale first: squares of 1e200 overflow
         scaled = moved / unit
         low, high = np.quantile(scaled, [_TAIL, 1 - _TAIL], axis=0)
         bulk = np.clip(scaled, low, high).std(axis=0)
         deviation = np.where(bulk > 0, bulk, scaled.std(axis=0))
         if not varies.any():
-            varies[:1] = True  # a constant vector tells nothing, but must still run through every attacker
+            varies[:1] = True  # constant vectors carry no information, but every attacker must still run on them
         return cls(centre, np.where(deviation > 0, deviation, 1.0) * unit, varies)
 
     def apply(self, vectors: FloatArray) -> FloatArray:
-        """Standardise vectors of any pool."""
+        """Return vectors of any pool, standardised."""
         kept = (vectors[:, self.varies] - self.centre[self.varies]) / self.deviation[self.varies]
         size = np.abs(kept)
         far = size > _STRAIGHT

@@ -1,4 +1,9 @@
-"""Data with attributes: what devices hold."""
+"""Data with sensitive attributes, and how devices share it.
+
+`attribute_data.py` holds records with their attributes, `splits.py` and `partition.py` divide them; `source.py` is what
+a data set states about itself, `catalogue.py` finds it by name, `locate.py` its files; `sources/` has a file for each.
+`tables.py`, `csv_reading.py`, `encoding.py` and `archives.py` read what users and publishers have.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +17,11 @@ if TYPE_CHECKING:
     from fedveil.data.attribute import intersect as intersect
     from fedveil.data.attribute_data import AttributeData as AttributeData
     from fedveil.data.attribute_data import Split as Split
-    from fedveil.data.attribute_data import random_split as random_split
     from fedveil.data.catalogue import available as available
     from fedveil.data.catalogue import find_source as find_source
     from fedveil.data.catalogue import load as load
+    from fedveil.data.encoding import encode_columns as encode_columns
+    from fedveil.data.locate import locate as locate
     from fedveil.data.partition import IID as IID
     from fedveil.data.partition import ByGroup as ByGroup
     from fedveil.data.partition import Dirichlet as Dirichlet
@@ -26,5 +32,8 @@ if TYPE_CHECKING:
     from fedveil.data.source import PackagedCopy as PackagedCopy
     from fedveil.data.source import PublishedFile as PublishedFile
     from fedveil.data.source import Source as Source
+    from fedveil.data.splits import random_split as random_split
+    from fedveil.data.tables import read_table as read_table
+    from fedveil.data.tables import read_vectors as read_vectors
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

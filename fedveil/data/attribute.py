@@ -1,4 +1,4 @@
-"""One label of every record: a sensitive attribute, or the task's label."""
+"""A label of every record: a sensitive attribute, or what a task predicts."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import pandas as pd
 
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
-from fedveil.data.encoding import nested_kind, text_of
+from fedveil.data.encoding import nested_kind, value_name
 
 MISSING = -1
-"""The code of a record whose value is not known."""
+"""The code of a record without a value."""
 
 _MOST_VALUES_OF_A_CATEGORY = 20
-"""A numeric column with more distinct values than this is taken as continuous and cut into bins."""
+"""A numeric column with more distinct values is taken to be continuous and is cut into bins."""
 
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """Integer codes into named values; `MISSING` where a record carries no label.
+    """Integer codes into named values; `MISSING` for a record without a value.
 
     Attributes:
         name: the column's name.
@@ -52,29 +52,29 @@ class Attribute:
 
     @property
     def known(self) -> npt.NDArray[np.bool_]:
-        """Which records carry a label."""
+        """Which records have a value."""
         return np.asarray(self.codes != MISSING)
 
     @property
     def counts(self) -> IntArray:
-        """How many records carry each value."""
+        """How many records have each value."""
         return np.bincount(self.codes[self.known], minlength=len(self.values)).astype(np.int64)
 
     @property
     def prior(self) -> float:
-        """Accuracy of always guessing the most frequent value."""
+        """The accuracy of always guessing the most frequent value."""
         counts = self.counts
         return float(counts.max() / counts.sum())
 
     def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Attribute:
-        """Return the attribute of some records, with the same values."""
+        """Return the attribute of some records; the values and their codes stay the same."""
         return Attribute(self.name, self.codes[rows], self.values)
 
     def merge(self, name: str, value_of: dict[str, str]) -> Attribute:
         """Return a coarser attribute; values that `value_of` does not name become missing."""
         merged = tuple(dict.fromkeys(value_of[value] for value in self.values if value in value_of))
-        table = np.array([merged.index(value_of[v]) if v in value_of else MISSING for v in self.values] + [MISSING])
-        return Attribute(name, table[self.codes], merged)
+        codes = np.array([merged.index(value_of[v]) if v in value_of else MISSING for v in self.values] + [MISSING])
+        return Attribute(name, codes[self.codes], merged)
 
     @classmethod
     def from_column(
@@ -82,9 +82,9 @@ class Attribute:
     ) -> Attribute:
         """Read a column: strings and few-valued numbers as categories, other numbers in quantile bins.
 
-        Empty cells and NaN become missing, bytes are read as UTF-8, lists and the like are refused. A numeric
-        column with more than 20 distinct values is continuous and cut at its quantiles into `bins` classes of
-        about equal size.
+        Empty cells and NaN become missing; bytes are read as UTF-8; lists, structs and maps are refused. A numeric
+        column with more than 20 distinct values is taken to be continuous and is cut at its quantiles into `bins`
+        classes of about equal size.
 
         >>> Attribute.from_column("sex", ["f", "m", None, "f"]).codes.tolist()
         [0, 1, -1, 0]
@@ -101,21 +101,21 @@ class Attribute:
                 raise InputError(f"attribute {name!r} holds infinite values; remove or replace them")
             if len(np.unique(numbers[~np.isnan(numbers)])) > _MOST_VALUES_OF_A_CATEGORY:
                 return cls._binned(name, numbers, bins)
-        first_codes, found = pd.factorize(series)  # names are made once per value, not once per record
-        names = [_value_name(value) for value in found]
+        first_codes, distinct = pd.factorize(series)  # so that names are built once per value, not once per record
+        names = [value_name(value) for value in distinct]
         categories = sorted({value for value in names if value}, key=_natural)
         code_of = {value: code for code, value in enumerate(categories)}
-        table = np.array([code_of.get(value, MISSING) for value in names] + [MISSING], dtype=np.int64)
-        return cls(name, table[first_codes], tuple(categories))  # a missing value's −1 takes the last entry
+        codes = np.array([code_of.get(value, MISSING) for value in names] + [MISSING], dtype=np.int64)
+        return cls(name, codes[first_codes], tuple(categories))  # −1, a missing value, takes the last entry
 
     @classmethod
     def _binned(cls, name: str, numbers: npt.NDArray[np.float64], bins: int) -> Attribute:
         if bins < 2:
             raise InputError(f"attribute {name!r} is continuous: bins must be at least 2, got {bins}")
-        known = ~np.isnan(numbers)
-        inner = np.quantile(numbers[known], np.linspace(0, 1, bins + 1)[1:-1])
-        edges = np.unique(inner[inner < numbers[known].max()])  # an edge at the maximum would leave an empty bin
-        codes = np.where(known, np.searchsorted(edges, numbers, side="left"), MISSING)
+        present = ~np.isnan(numbers)
+        inner = np.quantile(numbers[present], np.linspace(0, 1, bins + 1)[1:-1])
+        edges = np.unique(inner[inner < numbers[present].max()])  # an edge at the maximum would leave an empty bin
+        codes = np.where(present, np.searchsorted(edges, numbers, side="left"), MISSING)
         shown = [f"{edge:.4g}" for edge in edges]
         names = (
             [f"≤ {shown[0]}", *(f"{a} – {b}" for a, b in itertools.pairwise(shown)), f"> {shown[-1]}"]
@@ -126,37 +126,31 @@ class Attribute:
 
 
 def intersect(attributes: Sequence[Attribute], least: int = 1) -> Attribute:
-    """Return the joint attribute (sex × race …) of those value combinations that occur at least so often.
+    """Return the joint attribute (sex × race …) of those combinations of values that occur at least `least` times.
 
-    Records of rarer combinations carry no joint label.
+    Records of rarer combinations have no value of it.
 
     >>> sex = Attribute.from_column("sex", ["f", "m", "f"])
     >>> intersect([sex, Attribute.from_column("old", [0, 1, 1])]).values
     ('f × 0', 'f × 1', 'm × 1')
     """
-    known = np.logical_and.reduce([attribute.known for attribute in attributes])
-    joint = np.zeros(len(known), dtype=np.int64)
+    present = np.logical_and.reduce([attribute.known for attribute in attributes])
+    joint = np.zeros(len(present), dtype=np.int64)
     for attribute in attributes:
         joint = joint * len(attribute.values) + attribute.codes
-    combinations, times = np.unique(joint[known], return_counts=True)
-    known &= np.isin(joint, combinations[times >= least])
-    occurring, codes = np.unique(joint[known], return_inverse=True)
+    combinations, times = np.unique(joint[present], return_counts=True)
+    present &= np.isin(joint, combinations[times >= least])
+    occurring, codes = np.unique(joint[present], return_inverse=True)
     shape = tuple(len(attribute.values) for attribute in attributes)
     parts = [np.unravel_index(cell, shape) for cell in occurring]
     names = tuple(" × ".join(a.values[int(i)] for a, i in zip(attributes, part, strict=True)) for part in parts)
-    full = np.full(len(known), MISSING, dtype=np.int64)
-    full[known] = codes
+    full = np.full(len(present), MISSING, dtype=np.int64)
+    full[present] = codes
     return Attribute(" × ".join(attribute.name for attribute in attributes), full, names)
 
 
-def _value_name(value: object) -> str:
-    """Name a value; 1.0 and 1 are the same value, as a column with gaps turns integers into floats."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return text_of(value).strip()
-
-
 def _natural(value: str) -> tuple[int, float, str]:
+    """Return the sort key of a value: numbers first, by size, then text."""
     try:
         return (0, float(value), value)
     except ValueError:

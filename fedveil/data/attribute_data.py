@@ -1,4 +1,4 @@
-"""AttributeData: features x, a task label y that may be absent, sensitive attributes u by name."""
+"""AttributeData: features x, sensitive attributes u by name, and a task label y, which may be absent."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError, nearest
-from fedveil.core.randomness import numpy_generator
 from fedveil.data.attribute import Attribute
 
 
 class Split(IntEnum):
-    """Where a record belongs: trained on, selected by, or reported on."""
+    """What a record is used for: training, choosing between models, or reporting."""
 
     TRAIN = 0
     VALIDATION = 1
@@ -25,20 +24,22 @@ class Split(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class AttributeData:
-    """Records with features, sensitive attributes and, where there is a task, its label.
+    """Records with features, sensitive attributes and, if there is a task, its label.
 
     Attributes:
         x: features, records first: (n, d) for tables, (n, channels, height, width) for images; float32.
         attributes: sensitive attributes u by name; records without a label are allowed.
         split: one `Split` per record.
         y: the task's label, or None.
-        groups: who a record belongs to (person, speaker, seller), or None; a group never crosses splits
-            that we make ourselves.
+        groups: whom each record belongs to (person, speaker, seller), or None; a split that is drawn here keeps every
+            group whole.
         feature_names: names of x's columns, for tables.
         name: where the data comes from.
-        facts: what the source knows besides: records left out, columns dropped, a known leakage in bits.
-        columns: the table's column that each feature comes from, where the source tells: a text column becomes several.
-        tasks: further labels that heads may learn from releases; neither games nor attackers are given them.
+        facts: further facts from the source: how many records were left out, which columns were dropped, a leakage in
+            bits that is known.
+        columns: for each feature, the table's column that it comes from, if the source records it: a column of text
+            becomes several features.
+        tasks: further labels that heads may learn from releases; neither games nor attackers see them.
     """
 
     x: npt.NDArray[np.float32]
@@ -71,12 +72,16 @@ class AttributeData:
             )
         for name in self.tasks:
             if name in self.attributes or (self.y is not None and name == self.y.name):
-                raise InputError(f"{self.name}: {name!r} is a further task, and target or sensitive attribute, too")
+                raise InputError(
+                    f"{self.name}: {name!r} is a further task and also the target or a sensitive attribute; drop one"
+                )
         if self.feature_names and len(self.feature_names) != self.x.shape[1]:
-            raise InputError(f"{self.name}: {len(self.feature_names)} feature names for {self.x.shape[1]} features")
+            raise InputError(
+                f"{self.name}: {len(self.feature_names)} feature names for {self.x.shape[1]} features; name each one"
+            )
         if self.columns and len(self.columns) != self.x.shape[1]:
             raise InputError(
-                f"{self.name}: {len(self.columns)} columns for {self.x.shape[1]} features; name one for each"
+                f"{self.name}: {len(self.columns)} columns for {self.x.shape[1]} features; give one for each"
             )
         if not np.isfinite(self.x).all():
             raise InputError(f"{self.name}: x holds NaN or infinite values; fill or remove them")
@@ -90,7 +95,7 @@ class AttributeData:
         return f"AttributeData({self.name!r}, n={len(self)}, x={shape}, sensitive={sensitive}{target})"
 
     def attribute(self, name: str) -> Attribute:
-        """Return one sensitive attribute; a misspelt name is answered with the nearest."""
+        """Return one sensitive attribute; for a misspelt name the error suggests the nearest one."""
         if name not in self.attributes:
             raise InputError(f"{self.name}: no sensitive attribute {name!r}: {nearest(name, self.attributes)}")
         return self.attributes[name]
@@ -104,7 +109,7 @@ class AttributeData:
 
     @property
     def labels(self) -> dict[str, Attribute]:
-        """All that heads may learn, by name: the target, the further tasks, the sensitive attributes."""
+        """All labels that heads may learn, by name: the target, the further tasks, the sensitive attributes."""
         return {**({self.y.name: self.y} if self.y else {}), **self.tasks, **self.attributes}
 
     def rows(self, split: Split) -> IntArray:
@@ -124,63 +129,5 @@ class AttributeData:
         )
 
     def without_labels(self) -> AttributeData:
-        """Return the same records without the target; further tasks' labels, which no game sees, stay."""
+        """Return the same records without the target; labels of further tasks, which no game sees, are kept."""
         return replace(self, y=None)
-
-
-def random_part(n: int, limit: int | None, seed: int, name: str) -> IntArray:
-    """Return the rows of a random part of at most `limit` records, in their order; of all where it is None."""
-    if limit is not None and limit < 1:
-        raise InputError(f"{name}: limit must be at least 1, got {limit}")
-    if limit is None or limit >= n:
-        return np.arange(n)
-    return np.sort(numpy_generator(seed, name, "limit").choice(n, size=limit, replace=False))
-
-
-def random_split(
-    n: int,
-    *,
-    seed: int,
-    validation: float = 0.1,
-    test: float = 0.2,
-    strata: IntArray | None = None,
-    groups: IntArray | None = None,
-) -> npt.NDArray[np.int8]:
-    """Split n records at random; groups stay whole, strata keep their shares.
-
-    Within each stratum the shuffled units are dealt out in proportion, so that a stratum of at least three
-    units stands in all three splits. A group belongs to the stratum of most of its records: where strata vary
-    within groups, a value that is nowhere in the majority may be missing from a split, and shares are only
-    as even as the groups' sizes allow.
-    """
-    if not (validation >= 0 and test >= 0 and validation + test < 1):
-        raise InputError(
-            f"split: validation {validation} and test {test} must be at least 0 and leave something to train on"
-        )
-    rng = numpy_generator(seed, "split")
-    unit_of_row = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
-    units = int(unit_of_row.max()) + 1 if n else 0
-    stratum_of_unit = np.zeros(units, dtype=np.int64)
-    if strata is not None and n:
-        found, stratum_of_row = np.unique(strata, return_inverse=True)
-        if groups is None:
-            stratum_of_unit = stratum_of_row  # no votes to count: the table below grows with units × strata
-        else:
-            votes = np.zeros((units, len(found)), dtype=np.int32)
-            np.add.at(votes, (unit_of_row, stratum_of_row), 1)
-            stratum_of_unit = votes.argmax(axis=1)
-    split_of_unit = np.full(units, Split.TRAIN, dtype=np.int8)
-    for stratum in np.unique(stratum_of_unit):
-        members = rng.permutation(np.flatnonzero(stratum_of_unit == stratum))
-        n_test = _share(len(members), test)
-        n_validation = _share(len(members), validation)
-        split_of_unit[members[:n_test]] = Split.TEST
-        split_of_unit[members[n_test : n_test + n_validation]] = Split.VALIDATION
-    return split_of_unit[unit_of_row]
-
-
-def _share(units: int, fraction: float) -> int:
-    """Round a share of some units, but leave none of three splits empty where there is enough."""
-    if fraction == 0:
-        return 0
-    return max(round(units * fraction), 1 if units >= 3 else 0)

@@ -1,4 +1,4 @@
-"""Data sources by name, ours and third parties'."""
+"""Data sources by name: those that come with fedveil, and those of other packages."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ GROUP = "fedveil.data"
 
 def available() -> list[str]:
     """Return the names of all registered data sources."""
-    return list(plugins.found(GROUP))
+    return list(plugins.registered(GROUP))
 
 
 def find_source(name: str) -> Source:
-    """Return one source; an unknown name is answered with the nearest."""
+    """Return one source; for an unknown name the error suggests the nearest one."""
     kind = plugins.load(GROUP, name, Source)
     try:
-        made: Source = kind()
-    except Exception as fault:  # an abstract method left out, or whatever a foreign constructor does
-        raise InputError(f"data set {name!r} cannot be made: {fault}; its package must be mended") from fault
+        source: Source = kind()
+    except Exception as fault:  # an abstract method is missing, or a foreign constructor fails
+        raise InputError(f"data set {name!r} cannot be made: {fault}; correct its package") from fault
     for fact in ("name", "description"):
-        if not isinstance(getattr(made, fact, None), str):
-            raise InputError(f"data set {name!r} states no {fact}; its package must be mended")
-    return made
+        if not isinstance(getattr(source, fact, None), str):
+            raise InputError(f"data set {name!r} states no {fact}; correct its package")
+    return source
 
 
 def load(
@@ -40,8 +40,8 @@ def load(
         name: one of `available()`.
         target: the task's label; None for data without a task.
         sensitive: the attributes to protect, or a single one.
-        seed: of the split and of whatever the source draws.
-        options: the source's own.
+        seed: of the split, and of all else that the source draws.
+        options: options of that source: see its `read` method, or docs/data.md.
     """
     names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     return find_source(name).load(target, names, seed=seed, **options)

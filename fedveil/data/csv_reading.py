@@ -1,8 +1,8 @@
-"""Reading CSV strictly: a row that does not fit the header, or text that is not UTF-8, is refused by its line.
+"""Strict reading of CSV: for a row that does not match the header, or text that is not UTF-8, the error names the line.
 
-The fast path is Arrow's reader, which counts the fields of every row. (pandas fills short rows with NaN
-and may turn the first fields of long ones into an index; both would shift people against their labels.)
-Only when something is wrong does a slow pass find the line.
+Files are read by Arrow, which counts the fields of every row. (pandas fills short rows with NaN and may turn the first
+fields of long ones into an index; both would shift records against their labels.) Only if something is wrong, a second
+and slower pass looks for the line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from fedveil.core.errors import InputError
 
 MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
-"""Cells that count as missing. "None" and "?" do not: they are values in some tables (no religion; Adult)."""
+"""Cells that count as missing. "None" and "?" do not: in some tables they are values (no religion; Adult)."""
 
 
 def read_csv(
@@ -30,16 +30,21 @@ def read_csv(
     choose: Callable[[list[str]], Sequence[str] | None] = lambda _: None,
     text: Sequence[str] = (),
 ) -> Any:
-    """Return CSV text as an Arrow table; `choose` is shown the header's names and returns those wanted.
+    """Return CSV text as an Arrow table.
 
-    Columns named in `text` stay text, whatever they look like: an id of twenty digits fits no number's type.
+    Args:
+        data: the file's content.
+        where: the file's name in error messages.
+        delimiter: what separates columns.
+        choose: takes the header's names and returns those of the columns to read; None: all.
+        text: columns that stay text whatever they look like: an id of twenty digits fits no numeric type.
     """
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
     data = _utf8(data, where)
     names = _header(data, where, delimiter)
-    wanted = choose(names)
+    chosen = choose(names)
 
     def parse(block_size: int) -> Any:
         return arrow_csv.read_csv(
@@ -50,7 +55,7 @@ def read_csv(
                 null_values=list(MISSING_MARKS),
                 strings_can_be_null=True,
                 column_types={name: pa.string() for name in text if name in names},
-                include_columns=None if wanted is None else list(wanted),
+                include_columns=None if chosen is None else list(chosen),
             ),
         )
 
@@ -62,7 +67,7 @@ def read_csv(
         except pa.ArrowInvalid as fault:
             if "straddl" not in str(fault):
                 raise
-            table = parse(min(len(data) + 1, 2**31 - 1))  # a row longer than a block: one block for all
+            table = parse(min(len(data) + 1, 2**31 - 1))  # a row is longer than a block: read all as one block
     except (pa.ArrowException, ValueError) as fault:
         raise _ragged(data, where, delimiter, len(names), fault) from fault
     _refuse_bad_quotes(data, where, delimiter, table.num_rows)
@@ -70,7 +75,7 @@ def read_csv(
 
 
 def decompressed(data: bytes, where: str) -> bytes:
-    """Unpack gzip; a truncated or foreign file is an `InputError`."""
+    """Unpack gzip; a file that is truncated or not gzip is an `InputError`."""
     try:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as fault:
@@ -84,7 +89,7 @@ def _utf8(data: bytes, where: str) -> bytes:
     if not data.strip():
         raise InputError(f"{where}: is empty; give a file with a header line and rows")
     if b"\0" in data:
-        raise InputError(f"{where}: holds zero bytes (first at byte {data.find(0)}): not UTF-8 text; save it as such")
+        raise InputError(f"{where}: holds zero bytes (first at byte {data.find(0)}): not UTF-8 text; save it as UTF-8")
     if not data.isascii():
         try:
             data.decode("utf-8")
@@ -98,7 +103,7 @@ def _utf8(data: bytes, where: str) -> bytes:
 
 
 def _header(data: bytes, where: str, delimiter: str) -> list[str]:
-    """Return the header's names; refuse what is no header."""
+    """Return the names in the header, or refuse a first line that is not a header."""
     try:
         first = next(_rows(data[_blank_start(data) :][: 1 << 26], delimiter))
     except (csv.Error, StopIteration) as fault:
@@ -108,33 +113,33 @@ def _header(data: bytes, where: str, delimiter: str) -> list[str]:
     names = [one_spelling(name.strip()) for name in first]
     if _all_numbers(names):
         raise InputError(f"{where}: its first line holds numbers, not names; add a header line of column names")
-    if len(names) == 1 and delimiter == "," and (found := re.search(r"[;\t|]", names[0])):
-        raise InputError(f"{where}: columns seem to be separated by {found[0]!r}; save it comma-separated")
+    if len(names) == 1 and delimiter == "," and (separator := re.search(r"[;\t|]", names[0])):
+        raise InputError(f"{where}: columns seem to be separated by {separator[0]!r}; save it comma-separated")
     names = [name or f"unnamed {position}" for position, name in enumerate(names, 1)]
     refuse_duplicates(names, where)
     return names
 
 
 def one_spelling(name: str) -> str:
-    """Return a name as one sequence of code points: é may be written as one letter, or as e and an accent (NFC)."""
+    """Return a name in Unicode's composed form (NFC): é can be one code point, or an e and an accent."""
     return unicodedata.normalize("NFC", name)
 
 
 def refuse_duplicates(names: Sequence[str], where: str) -> None:
-    """Refuse a table in which two columns bear one name."""
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    if twice:
-        raise InputError(f"{where}: column {twice[0]!r} stands there {names.count(twice[0])} times; rename one")
+    """Refuse a table in which two columns have the same name."""
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise InputError(f"{where}: has {names.count(repeated[0])} columns named {repeated[0]!r}; rename one")
 
 
 def _blank_start(data: bytes) -> int:
     """Return the length of the blank lines before the header."""
-    found = re.match(rb"(?:[ \t]*(?:\r\n|\n|\r))*", data)
-    return found.end() if found else 0
+    blank = re.match(rb"(?:[ \t]*(?:\r\n|\n|\r))*", data)
+    return blank.end() if blank else 0
 
 
 def _all_numbers(names: list[str]) -> bool:
-    """Whether a first line is data; 0, 1, 2 … are the names that pandas and numpy give to nameless columns."""
+    """Whether a first line is data; 0, 1, 2 … are names, which pandas and numpy give to columns without one."""
     try:
         numbers = [float(name) for name in names]
     except ValueError:
@@ -143,16 +148,16 @@ def _all_numbers(names: list[str]) -> bool:
 
 
 def _rows(data: bytes, delimiter: str) -> Any:
-    # newline="" leaves line ends to the csv module, as it asks
+    # newline="" leaves line ends to the csv module, as its documentation requires
     return csv.reader(
         io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline=""), delimiter=delimiter, strict=True
     )
 
 
 def _refuse_bad_quotes(data: bytes, where: str, delimiter: str, rows: int) -> None:
-    """Look closely where quotes do not pair, or where quoted line ends made fewer rows than lines.
+    """Refuse a quote that is not closed; checked only if quotes do not pair, or if there are fewer rows than lines.
 
-    An unclosed quote swallows the lines up to the next quote as one cell, and so shifts every later row.
+    An unclosed quote makes one cell of all lines up to the next quote, and so shifts every later row.
     """
     quotes = data.count(b'"')
     body = data.rstrip()
@@ -165,36 +170,37 @@ def _refuse_bad_quotes(data: bytes, where: str, delimiter: str, rows: int) -> No
             begun = reader.line_num + 1
     except csv.Error as fault:
         raise InputError(
-            f"{where}: a quote opened on line {begun} is not closed, or closed amid a cell ({fault}); "
-            "mend it (a quote inside a quoted cell is written twice)"
+            f"{where}: a quote opened on line {begun} is not closed, or closed inside a cell ({fault}); "
+            "correct it (a quote inside a quoted cell is written twice)"
         ) from fault
 
 
 def _refuse_blank_lines(data: bytes, where: str) -> None:
-    """In a one-column file a blank line may mean a missing value or nothing: rows would shift, so ask."""
-    found = re.compile(rb"(\r\n|\n|\r)[ \t]*(\r\n|\n|\r)").search(data.rstrip(), _blank_start(data))
-    if found:
-        line = len(re.findall(rb"\r\n|\n|\r", data[: found.end(1)])) + 1
+    """Refuse blank lines in a file of one column: they may mean a missing value or nothing, and rows could shift."""
+    blank = re.compile(rb"(\r\n|\n|\r)[ \t]*(\r\n|\n|\r)").search(data.rstrip(), _blank_start(data))
+    if blank:
+        line = len(re.findall(rb"\r\n|\n|\r", data[: blank.end(1)])) + 1
         raise InputError(f'{where}: line {line} is blank; remove it, or write "" for a missing value')
 
 
 def _ragged(data: bytes, where: str, delimiter: str, expected: int, fault: Exception) -> InputError:
+    """Return the error for a file that Arrow refused, with the first line at fault."""
     reader, begun = _rows(data, delimiter), 1
     try:
         for row in reader:
             if row and len(row) != expected:
                 return InputError(
                     f"{where}: line {begun} has {len(row)} field{'s' * (len(row) != 1)}, the header has {expected}; "
-                    "mend that line (quote a value that holds a comma)"
+                    "correct that line (quote a value that holds a comma)"
                 )
             begun = reader.line_num + 1
     except csv.Error as second:
-        return InputError(f"{where}: line {begun} cannot be read ({second}); mend that line")
+        return InputError(f"{where}: line {begun} cannot be read ({second}); correct that line")
     return InputError(f"{where}: cannot be read as CSV ({fault}); check the file")
 
 
 def _trimmed(table: Any) -> Any:
-    """Strip blanks around text; what is then empty or a mark of a missing value becomes missing."""
+    """Strip blanks around text; a cell that is then empty or a mark of a missing value becomes missing."""
     import pyarrow as pa
     import pyarrow.compute as compute
 

@@ -1,4 +1,4 @@
-"""A table's columns as one matrix of floats."""
+"""Columns of a table as one matrix of floats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 from fedveil.core.errors import InputError
 
 MISSING_NAME = "(missing)"
-
+"""How a missing value is named among the values of a column of text."""
 
 Rows = npt.NDArray[np.bool_] | npt.NDArray[np.int64]
 
@@ -24,7 +24,7 @@ class Encoded:
     Attributes:
         x: (n, d), float32.
         names: the d features' names.
-        columns: which column of the table each feature comes from: a name like "a=b=c" does not tell.
+        columns: for each feature, the column of the table that it comes from: a name like "a=b=c" is ambiguous.
     """
 
     x: npt.NDArray[np.float32]
@@ -35,18 +35,17 @@ class Encoded:
 def encode_columns(
     frame: pd.DataFrame, *, train: Rows | None = None, categorical: Collection[str] = ()
 ) -> tuple[npt.NDArray[np.float32], list[str]]:
-    """Return the columns as a float32 matrix with the names of its columns.
+    """Return the columns as a float32 matrix, with the names of its columns.
 
-    Numbers and dates are standardised with mean and deviation of the training rows; where some are
-    missing, the training rows' median stands in and a column "<name> missing" marks them. Text (and
-    numeric columns named in `categorical`) becomes one column per value, "<name>=<value>", a missing
-    value being a value of its own. Values are those of all rows, so that a matrix has the same
-    columns whatever the split; booleans become 0 and 1.
+    Numbers and dates are standardised by mean and deviation of the training rows; missing ones are replaced by the
+    training rows' median and marked in a further column "<name> missing". Text, and a numeric column that is named in
+    `categorical`, becomes one column per value, "<name>=<value>"; a missing value counts as a value. The values are
+    those of all rows, so that the matrix has the same columns whatever the split. Booleans become 0 and 1.
 
     Args:
-        frame: the columns to encode, and no others.
-        train: mask or indices of the rows whose statistics are used; all rows by default.
-        categorical: numeric columns whose numbers are codes.
+        frame: the columns to encode; all of them are.
+        train: mask or indices of the rows whose statistics are used (default: all rows).
+        categorical: numeric columns whose numbers are codes, not quantities.
 
     >>> matrix, names = encode_columns(pd.DataFrame({"age": [20.0, 40.0, None], "sex": ["f", "m", "f"]}))
     >>> names
@@ -59,7 +58,7 @@ def encode_columns(
 
 
 def encode_table(frame: pd.DataFrame, *, train: Rows | None = None, categorical: Collection[str] = ()) -> Encoded:
-    """Encode as `encode_columns` does, and say which column each feature comes from.
+    """Encode as `encode_columns` does, and return for each feature the column that it comes from, too.
 
     >>> encode_table(pd.DataFrame({"age": [20.0, None], "sex": ["f", "m"]})).columns
     ('age', 'age', 'sex', 'sex')
@@ -79,7 +78,7 @@ def encode_table(frame: pd.DataFrame, *, train: Rows | None = None, categorical:
 
 
 def numbers_of(series: pd.Series) -> npt.NDArray[np.float64] | None:
-    """Return a numeric, boolean or date column as floats with NaN for missing; None for any other."""
+    """Return a column of numbers, booleans or dates as floats, NaN where missing; None for any other column."""
     if isinstance(series.dtype, pd.CategoricalDtype):
         return None
     if pd.api.types.is_datetime64_any_dtype(series) or pd.api.types.is_timedelta64_dtype(series):
@@ -89,18 +88,16 @@ def numbers_of(series: pd.Series) -> npt.NDArray[np.float64] | None:
         raise InputError(f"column {series.name!r} holds complex numbers; give real and imaginary parts as two columns")
     if pd.api.types.is_numeric_dtype(series):
         return series.to_numpy(dtype=np.float64, na_value=np.nan)
-    if series.dtype == object:  # decimals, or numbers beside None; text stays text
-        known = series.dropna()
-        if not any(isinstance(value, str | bytes) for value in known):
-            try:
-                return pd.Series(pd.to_numeric(series, errors="raise")).to_numpy(dtype=np.float64, na_value=np.nan)
-            except (TypeError, ValueError):
-                return None
-    return None
+    if series.dtype != object or any(isinstance(value, str | bytes) for value in series.dropna()):
+        return None
+    try:  # decimals, or numbers beside None
+        return pd.Series(pd.to_numeric(series, errors="raise")).to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        return None
 
 
 def nested_kind(series: pd.Series) -> str | None:
-    """Return what a column of several values per record holds (lists, structs, maps); None for a plain column.
+    """Return what a column with several values per record holds (lists, structs, maps); None for any other column.
 
     >>> nested_kind(pd.Series([None, {"a": 1}])), nested_kind(pd.Series(["x", None]))
     ('structs', None)
@@ -109,20 +106,29 @@ def nested_kind(series: pd.Series) -> str | None:
         return None
     for value in series:
         if isinstance(value, np.ndarray):
-            inside = next((one for one in value if one is not None), None) if value.dtype == object else None
-            kind = None if inside is None else nested_kind(pd.Series([inside], dtype=object))
-            return f"lists of {kind}" if kind else "lists of text" if isinstance(inside, str) else "lists"
+            first = next((item for item in value if item is not None), None) if value.dtype == object else None
+            kind = None if first is None else nested_kind(pd.Series([first], dtype=object))
+            return f"lists of {kind}" if kind else "lists of text" if isinstance(first, str) else "lists"
         if isinstance(value, dict):
             return "structs"
         if isinstance(value, list | tuple | set):
-            pairs = isinstance(value, list) and value and all(isinstance(one, tuple) and len(one) == 2 for one in value)
+            pairs = (
+                isinstance(value, list) and value and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
+            )
             return "maps" if pairs else "lists"
     return None
 
 
 def text_of(value: object) -> str:
-    """Return a value as text; bytes, as some Parquet files hold text, are read as UTF-8."""
+    """Return a value as text; bytes, in which some Parquet files store text, are read as UTF-8."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def value_name(value: object) -> str:
+    """Return the name of a category; 1.0 and 1 have the same, as a column with gaps turns integers into floats."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return text_of(value).strip()
 
 
 def _standardised(
@@ -131,12 +137,12 @@ def _standardised(
     if np.isinf(numbers).any():
         raise InputError(f"column {name!r} holds infinite values; remove or replace them")
     missing = np.isnan(numbers)
-    known = numbers[rows][~missing[rows]]
-    filled = np.where(missing, np.median(known) if len(known) else 0.0, numbers)
+    present = numbers[rows][~missing[rows]]
+    filled = np.where(missing, np.median(present) if len(present) else 0.0, numbers)
     if not pd.api.types.is_bool_dtype(series):
-        mean = known.mean() if len(known) else 0.0
-        # a column that never varies in training is only centred
-        deviation = known.std() if len(known) and known.std() > 1e-12 * max(1.0, abs(mean)) else 1.0
+        mean = present.mean() if len(present) else 0.0
+        # a column that is constant in training is only centred
+        deviation = present.std() if len(present) and present.std() > 1e-12 * max(1.0, abs(mean)) else 1.0
         filled = (filled - mean) / deviation
     columns, names = [filled], [name]
     if missing.any():
@@ -148,17 +154,11 @@ def _one_hot(name: str, series: pd.Series) -> tuple[npt.NDArray[np.float32], lis
     kind = nested_kind(series)
     if kind is not None:
         raise InputError(f"column {name!r} holds {kind}, not one value per record; leave it out")
-    codes, found = pd.factorize(series, sort=False)
-    labels = [_label(value) for value in found]
+    codes, distinct = pd.factorize(series, sort=False)
+    labels = [value_name(value) for value in distinct]
     order = sorted(set(labels))
     column_of = np.array([order.index(label) for label in labels] + [len(order)], dtype=np.int64)
     width = len(order) + bool((codes == -1).any())
     block = np.zeros((len(series), width), dtype=np.float32)
-    block[np.arange(len(series)), column_of[codes]] = 1.0  # code −1, missing, takes the last entry
+    block[np.arange(len(series)), column_of[codes]] = 1.0  # code −1, a missing value, takes the last entry
     return block, [f"{name}={value}" for value in [*order, MISSING_NAME][:width]]
-
-
-def _label(value: object) -> str:
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return text_of(value).strip()

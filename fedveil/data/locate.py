@@ -1,4 +1,4 @@
-"""Where a data set's files are: a folder of the user's, our cache, an installed package, or the network."""
+"""Where a data set's files are: in the user's folder, in our cache, in an installed package, or on the network."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fedveil.core.errors import InputError
 from fedveil.data.source import PublishedFile, Source
 
 _TIMEOUT = 30.0
-"""Seconds without an answer after which a download is given up."""
+"""Seconds without an answer after which a download is abandoned."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Where the files are ("folder", "cache" or "package") and their paths by name."""
+    """A data set's files: where they were found ("folder", "cache" or "package"), and their paths by name."""
 
     where: str
     files: Mapping[str, Path]
@@ -40,19 +40,19 @@ def locate(source: Source) -> Found:
 
 
 def fetch(source: Source) -> Found:
-    """Make the whole data set available; a package's partial copy does not satisfy."""
-    found = find(source)
-    partial = found and found.where == "package" and not (source.packaged and source.packaged.complete)
-    return download(source) if found is None or partial else found
+    """Return the files of the whole data set, downloaded if a package has only a partial copy."""
+    located = find(source)
+    partial = located and located.where == "package" and not (source.packaged and source.packaged.complete)
+    return download(source) if located is None or partial else located
 
 
 def download(source: Source) -> Found:
-    """Download a source's files into our cache, each checked against its hash where its publisher states one."""
+    """Download a source's files into our cache; each is checked against its hash, if one is published."""
     return Found("cache", {file.name: _download(source, file) for file in source.files})
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloads: FEDVEIL_CACHE, or the operating system's place for caches."""
+    """Return the folder of downloads: FEDVEIL_CACHE, or the operating system's folder for caches."""
     chosen = os.environ.get("FEDVEIL_CACHE")
     if chosen:
         return Path(chosen)
@@ -66,7 +66,7 @@ def _in_folder(source: Source) -> Found | None:
     if not chosen:
         return None
     if not Path(chosen).is_dir():
-        raise InputError(f"FEDVEIL_DATA names {chosen}, which is no folder; correct or unset it")
+        raise InputError(f"FEDVEIL_DATA names {chosen}, which is not a folder; correct or unset it")
     folder = Path(chosen) / source.folder
     lacking: list[str] = []
     for names in ([file.name for file in source.files], source.unpacked):
@@ -74,16 +74,16 @@ def _in_folder(source: Source) -> Found | None:
         absent = [name for name, path in paths.items() if not path.is_file()]
         if names and not absent:
             return Found("folder", paths)
-        # A folder that is there but holds nothing that a pattern matches is incomplete as well.
-        begun = len(absent) < len(names) or (folder.is_dir() and any("*" in name for name in names))
-        lacking += absent if begun else []
-    if lacking:  # rather ask than quietly take the data from elsewhere
+        # A folder in which nothing matches a pattern is incomplete as well.
+        incomplete = len(absent) < len(names) or (folder.is_dir() and any("*" in name for name in names))
+        lacking += absent if incomplete else []
+    if lacking:  # better to refuse than to take the data silently from elsewhere
         raise InputError(f"{folder}: lacks {', '.join(lacking)}; complete the folder or remove it")
     return None
 
 
 def _matched(folder: Path, name: str) -> Path:
-    """Return the path of a file, or the first that a pattern matches: the least deep, then by name."""
+    """Return the path of a file, or the first match of a pattern: the least deep, then the first by name."""
     matches = folder.glob(name) if "*" in name else ()
     return min(matches, key=lambda path: (len(path.parts), path), default=folder / name)
 
@@ -100,8 +100,8 @@ def _in_package(source: Source) -> Found | None:
         listed = metadata.distribution(source.packaged.distribution).files or []
     except metadata.PackageNotFoundError:
         return None
-    where = {str(file).replace("\\", "/"): Path(str(file.locate())) for file in listed}
-    paths = {name: where.get(inside) for name, inside in source.packaged.files.items()}
+    paths_inside = {str(file).replace("\\", "/"): Path(str(file.locate())) for file in listed}
+    paths = {name: paths_inside.get(inside) for name, inside in source.packaged.files.items()}
     present = {name: path for name, path in paths.items() if path is not None and path.is_file()}
     return Found("package", present) if len(present) == len(paths) else None
 
@@ -120,7 +120,7 @@ def _download(source: Source, file: PublishedFile) -> Path:
         answer = getattr(fault, "response", None)
         why = f"answered {answer.status_code}" if answer is not None else "cannot be reached"
         raise InputError(f"{source.name}: {file.url} {why}; check the network, or {by_hand}") from fault
-    except ValueError as fault:  # what pooch raises for a wrong hash; it has kept nothing
+    except ValueError as fault:  # pooch's error for a wrong hash; it has kept nothing
         raise InputError(
             f"{source.name}: {file.url} does not have the published {file.hash.partition(':')[0]} hash (a broken or "
             f"changed download, not kept); try again, or {by_hand}"

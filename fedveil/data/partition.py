@@ -1,4 +1,4 @@
-"""Who holds which training records: partitions over devices, flat in memory whatever their number."""
+"""Partitions of the training records over devices, compact in memory for any number of devices."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData, Split
 
 LABEL = "label"
-"""Stands for the task's label where a partition asks what to go by."""
+"""The value of a partition's `by` that stands for the task's label."""
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
     """Rows dealt to devices: device i holds `order[offsets[i]:offsets[i + 1]]`.
 
-    Two arrays hold all of it, as in compressed sparse rows, so a million devices cost 8 bytes each.
+    Two arrays hold everything, as in compressed sparse rows, so that each of a million devices costs 8 bytes.
+
+    Attributes:
+        order: the rows, device after device.
+        offsets: where each device's rows start in `order`, and the number of rows as the last entry.
 
     >>> partition = Partition(np.array([4, 7, 5]), np.array([0, 2, 3]))
     >>> len(partition), partition.device(0).tolist(), partition.sizes.tolist()
@@ -42,11 +46,15 @@ class Partition:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def __repr__(self) -> str:
+        sizes = self.sizes
+        return f"Partition({len(self.order)} records over {len(self)} devices, {sizes.min()} to {sizes.max()} each)"
+
     def __iter__(self) -> Iterator[IntArray]:
         return (self.device(i) for i in range(len(self)))
 
     def device(self, i: int) -> IntArray:
-        """Return the rows of device i, a view."""
+        """Return the rows of device i, as a view."""
         if not 0 <= i < len(self):
             raise IndexError(f"device {i} of {len(self)}")
         return self.order[self.offsets[i] : self.offsets[i + 1]]
@@ -58,7 +66,7 @@ class Partition:
 
     @classmethod
     def from_owners(cls, rows: IntArray, owners: IntArray, devices: int) -> Partition:
-        """Gather rows by their owner, 0 … devices − 1."""
+        """Return the partition in which each row belongs to its owner, 0 … devices − 1."""
         offsets = np.zeros(devices + 1, dtype=np.int64)
         np.cumsum(np.bincount(owners, minlength=devices), out=offsets[1:])
         return cls(rows[np.argsort(owners, kind="stable")], offsets)
@@ -80,7 +88,11 @@ class Partitioner(ABC):
 
 @dataclass(frozen=True)
 class IID(Partitioner):
-    """Shuffled records in equal parts (sizes differ by at most one)."""
+    """Shuffled records in equal parts (sizes differ by at most one).
+
+    Attributes:
+        devices: how many devices.
+    """
 
     devices: int
 
@@ -96,16 +108,17 @@ class IID(Partitioner):
 class Dirichlet(Partitioner):
     """Each value's records are spread over devices in proportions drawn from Dirichlet(α, …, α).
 
-    Small α: a device sees few values; large α: all devices look alike (Hsu, Qi & Brown 2019,
+    With a small α a device sees few values, with a large α all devices look alike (Hsu, Qi & Brown 2019,
     "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification").
-    Devices left with fewer than `minimum` records receive some, drawn at random from devices that can
+    Devices with fewer than `minimum` records receive some, drawn at random from devices that can
     spare them, so that the partition exists for any α and any number of devices.
 
     Attributes:
-        devices: how many.
-        alpha: the concentration, above 0.
-        by: "label", or the name of a sensitive attribute; records without a value count as one value more.
-        minimum: the fewest records of a device.
+        devices: how many devices.
+        alpha: the concentration α, above 0.
+        by: whose values are spread: label (the task's label) or a sensitive attribute; records without a value count
+            as one more value.
+        minimum: the fewest records that a device may hold.
     """
 
     devices: int
@@ -122,7 +135,7 @@ class Dirichlet(Partitioner):
 
     def _deal(self, data: AttributeData, rows: IntArray, rng: np.random.Generator) -> Partition:
         _enough(len(rows), self.devices, max(self.minimum, 1))
-        codes = _going_by(data, self.by).codes[rows]
+        codes = _label_of(data, self.by).codes[rows]
         owners = np.empty(len(rows), dtype=np.int64)
         for value in np.unique(codes):
             cumulative = np.cumsum(rng.dirichlet(np.full(self.devices, float(self.alpha))))
@@ -134,7 +147,11 @@ class Dirichlet(Partitioner):
 
 @dataclass(frozen=True)
 class ByGroup(Partitioner):
-    """One device per group (person, speaker, seller), or groups dealt whole to a number of devices."""
+    """One device per group (person, speaker, seller), or groups dealt whole to a number of devices.
+
+    Attributes:
+        devices: how many devices groups are dealt to; none: one device per group.
+    """
 
     devices: int | None = None
 
@@ -145,12 +162,14 @@ class ByGroup(Partitioner):
     def _deal(self, data: AttributeData, rows: IntArray, rng: np.random.Generator) -> Partition:
         if data.groups is None:
             raise InputError(f"{data.name}: has no groups to partition by; name a group column or partition otherwise")
-        found, group = np.unique(data.groups[rows], return_inverse=True)
+        names, group = np.unique(data.groups[rows], return_inverse=True)
         if self.devices is None:
-            return Partition.from_owners(rows, group.astype(np.int64), len(found))
-        if len(found) < self.devices:
-            raise InputError(f"partition: {len(found)} groups cannot be dealt to {self.devices} devices; ask for fewer")
-        device_of_group = rng.permutation(len(found)) % self.devices
+            return Partition.from_owners(rows, group.astype(np.int64), len(names))
+        if len(names) < self.devices:
+            raise InputError(
+                f"partition: {len(names)} groups cannot be dealt to {self.devices} devices; choose fewer devices"
+            )
+        device_of_group = rng.permutation(len(names)) % self.devices
         return Partition.from_owners(rows, device_of_group[group], self.devices)
 
 
@@ -159,8 +178,13 @@ class Shards(Partitioner):
     """Records sorted by label and cut into equal shards, of which each device gets some at random.
 
     With two shards per device most devices see two labels: the pathological partition of McMahan et
-    al. 2017 (FedAvg). With `by=None` nothing is sorted: Attri-Fed's 100 equal shards are
+    al. 2017 (FedAvg). With `by=None` records are not sorted: Attri-Fed's 100 equal shards are
     `Shards(100, per_device=1, by=None)`.
+
+    Attributes:
+        devices: how many devices.
+        per_device: how many shards each device gets.
+        by: what records are sorted by: label (the task's label), a sensitive attribute, or none for no sorting.
     """
 
     devices: int
@@ -176,7 +200,7 @@ class Shards(Partitioner):
         _enough(len(rows), self.devices, self.per_device)
         shuffled = rng.permutation(rows)
         if self.by is not None:
-            shuffled = shuffled[np.argsort(_going_by(data, self.by).codes[shuffled], kind="stable")]
+            shuffled = shuffled[np.argsort(_label_of(data, self.by).codes[shuffled], kind="stable")]
         shard_of_row = np.repeat(np.arange(shards), np.diff(_equal_offsets(len(rows), shards)))
         device_of_shard = rng.permutation(shards) % self.devices
         return Partition.from_owners(shuffled, device_of_shard[shard_of_row], self.devices)
@@ -184,7 +208,7 @@ class Shards(Partitioner):
 
 @dataclass(frozen=True)
 class OneEach(Partitioner):
-    """One record per device, in random order: every person holds their own record."""
+    """One record per device, in random order: every person is a device that holds their own record."""
 
     def _deal(self, data: AttributeData, rows: IntArray, rng: np.random.Generator) -> Partition:
         return Partition(rng.permutation(rows), np.arange(len(rows) + 1, dtype=np.int64))
@@ -192,7 +216,12 @@ class OneEach(Partitioner):
 
 @dataclass(frozen=True)
 class OneHolder(Partitioner):
-    """One of the devices holds all training records: what a machine knows that has its own device's records alone."""
+    """A single device holds all training records: the view of a machine that has only its own device's records.
+
+    Attributes:
+        devices: how many devices there are.
+        holder: which of them holds the records, counted from 0.
+    """
 
     devices: int
     holder: int
@@ -210,7 +239,7 @@ def _equal_offsets(rows: int, parts: int) -> IntArray:
 
 
 def _topped_up(owners: IntArray, devices: int, minimum: int, rng: np.random.Generator) -> IntArray:
-    """Give devices below the minimum some records of those that keep at least the minimum."""
+    """Give devices below the minimum records of those that keep at least the minimum."""
     sizes = np.bincount(owners, minlength=devices)
     needy = np.repeat(np.arange(devices), np.maximum(minimum - sizes, 0))
     if not len(needy):
@@ -224,7 +253,7 @@ def _topped_up(owners: IntArray, devices: int, minimum: int, rng: np.random.Gene
     return owners
 
 
-def _going_by(data: AttributeData, by: str) -> Attribute:
+def _label_of(data: AttributeData, by: str) -> Attribute:
     if by != LABEL:
         return data.attribute(by)
     if data.y is None:
@@ -243,5 +272,5 @@ def _enough(rows: int, devices: int, each: int = 1) -> None:
     if rows < devices * each:
         raise InputError(
             f"partition: {rows} training records are too few for {devices} devices with at least {each} each; "
-            "ask for fewer devices"
+            "choose fewer devices"
         )

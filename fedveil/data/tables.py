@@ -1,6 +1,6 @@
 """Reading a user's tables and vectors: every fault is an `InputError` that says what, where, and what to do.
 
-Nothing in a file is ever executed: numpy files that hold Python objects are refused.
+Nothing in a file is ever executed; numpy files that hold Python objects are refused.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ import pandas as pd
 
 from fedveil.core.errors import InputError, closest, nearest
 from fedveil.data.csv_reading import decompressed, one_spelling, read_csv, refuse_duplicates
-from fedveil.data.encoding import encode_columns, nested_kind, numbers_of, text_of
-
-__all__ = ["FloatArray", "column", "encode_columns", "read_array", "read_table", "read_vectors", "same_rows"]
+from fedveil.data.encoding import nested_kind, numbers_of, text_of
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -33,8 +31,8 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None, *, text: 
 
     Args:
         path: the file.
-        columns: the columns wanted, in that order; all by default.
-        text: columns of a CSV file that stay text even where they look like numbers.
+        columns: the columns to read, in this order (default: all).
+        text: columns of a CSV file that stay text even if they look like numbers.
 
     Cells that are empty, NA, N/A, NaN or null are missing. Blanks around text are stripped. Names are compared,
     and returned, in Unicode's composed form (NFC).
@@ -55,7 +53,7 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None, *, text: 
 
 
 def column(frame: pd.DataFrame, name: str, where: str | Path) -> pd.Series:
-    """Return one column; a misspelt name is answered with the nearest, and lists, structs and maps are refused."""
+    """Return one column; for a misspelt name the error suggests the nearest; lists, structs and maps are refused."""
     name = one_spelling(name)
     if name not in frame.columns:
         raise InputError(f"{where}: no column {name!r}: {nearest(name, map(str, frame.columns))}")
@@ -72,12 +70,12 @@ def read_vectors(
 
     Args:
         path: the file.
-        key: which array of an .npz file; needed only where it holds several.
-        columns: the columns wanted; of an array, their positions ("0", "1", …).
+        key: which array of an .npz file; needed only if it holds several.
+        columns: the columns to read; of an array, their positions ("0", "1", …).
         drop: columns to leave out.
 
-    Arrays of more than two dimensions are flattened to (n, d); a one-dimensional one is a single
-    column. float32 stays float32, all else becomes float64. NaN, infinities, text, complex numbers
+    Arrays of more than two dimensions are flattened to (n, d); an array of one dimension is a single
+    column. float32 stays float32, other numbers become float64. NaN, infinities, text, complex numbers
     and Python objects are refused.
     """
     path = Path(path)
@@ -104,7 +102,7 @@ def read_vectors(
 
 
 def read_array(path: str | Path, key: str | None = None) -> FloatArray:
-    """Read numbers from .npy or .npz as `read_vectors` does, but in their own shape (n, …); a plain row is (n, 1)."""
+    """Read numbers from .npy or .npz as `read_vectors` does, but keep their shape (n, …); one dimension is (n, 1)."""
     path = Path(path)
     _suffix(path, _ARRAYS)
     array = _array(path, key)
@@ -114,7 +112,7 @@ def read_array(path: str | Path, key: str | None = None) -> FloatArray:
 
 
 def same_rows(rows: Mapping[str, int]) -> int:
-    """Return how many rows all of several files have, or say which two differ.
+    """Return the number of rows that several files have in common, or say which two differ.
 
     >>> same_rows({"vectors.npy": 3, "labels.csv": 3})
     3
@@ -126,15 +124,15 @@ def same_rows(rows: Mapping[str, int]) -> int:
     return count
 
 
-def _suffix(path: Path, known: Sequence[str]) -> str:
-    for suffix in sorted(known, key=len, reverse=True):
+def _suffix(path: Path, allowed: Sequence[str]) -> str:
+    for suffix in sorted(allowed, key=len, reverse=True):
         if path.name.lower().endswith(suffix):
             return suffix
-    raise InputError(f"{path}: cannot tell its format by its name; give one of {', '.join(known)}")
+    raise InputError(f"{path}: its name does not show its format; give one of {', '.join(allowed)}")
 
 
 def _bytes(path: Path) -> bytes:
-    """Return a file's content, or say why it cannot be had."""
+    """Return a file's content, or say why it cannot be read."""
     try:
         data = path.read_bytes()
     except FileNotFoundError as fault:
@@ -152,30 +150,30 @@ def _bytes(path: Path) -> bytes:
 
 def _nearest_file(path: Path) -> str:
     try:
-        there = sorted(other.name for other in path.parent.iterdir())
+        names = sorted(other.name for other in path.parent.iterdir())
     except OSError:
         return f": there is no folder {path.parent}; check the path"
-    # Names are compared without their endings, which any two files may share; of equal ones the same ending wins.
-    there.sort(key=lambda name: _parts(name)[1] == _parts(path.name)[1])
-    by_stem = {_parts(name)[0]: name for name in there if _parts(name)[1]}
+    # Names are compared without their endings, which unrelated files share; among equal names, the same ending wins.
+    names.sort(key=lambda name: _parts(name)[1] == _parts(path.name)[1])
+    by_stem = {_parts(name)[0]: name for name in names if _parts(name)[1]}
     close = closest(_parts(path.name)[0], by_stem)
     return "; check the path" if close is None else f": did you mean {by_stem[close]!r}?"
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """Cut a file's name before the ending that says its format; no ending of ours is an empty one."""
+    """Split a file's name before the ending that shows its format; the ending is empty if it is none of ours."""
     endings = (ending for ending in sorted(_TABLES + _ARRAYS, key=len, reverse=True) if name.lower().endswith(ending))
     ending = next(endings, "")
     return name[: len(name) - len(ending)], ending
 
 
 def _wanted(names: Sequence[str], columns: Sequence[str] | None, where: Path) -> list[str] | None:
-    """Return the columns asked for, as the table spells them; refuse those that are not there."""
+    """Return the chosen columns in the table's spelling; refuse one that the table lacks."""
     if columns is None:
         return None
-    known, chosen = set(names), [one_spelling(name) for name in columns]
+    existing, chosen = set(names), [one_spelling(name) for name in columns]
     for position, name in enumerate(chosen):
-        if name not in known:
+        if name not in existing:
             raise InputError(f"{where}: no column {name!r}: {nearest(name, names)}")
         if name in chosen[:position]:
             raise InputError(f"{where}: column {name!r} is named twice; name it once")
@@ -188,10 +186,10 @@ def _parquet(data: bytes, path: Path, columns: Sequence[str] | None) -> Any:
 
     try:
         file = parquet.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        spelt = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
-        names = [one_spelling(name) for name in spelt]
+        stored = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+        names = [one_spelling(name) for name in stored]
         refuse_duplicates(names, str(path))
-        in_file, chosen = dict(zip(names, spelt, strict=True)), _wanted(names, columns, path) or names
+        in_file, chosen = dict(zip(names, stored, strict=True)), _wanted(names, columns, path) or names
         table = file.read(columns=[in_file[name] for name in chosen], use_threads=False)
     except InputError:
         raise
@@ -201,7 +199,7 @@ def _parquet(data: bytes, path: Path, columns: Sequence[str] | None) -> Any:
 
 
 def _text_decoded(table: Any) -> Any:
-    """Read bytes as text where all of a column is UTF-8."""
+    """Return the table with columns of bytes as text, if all of the column is UTF-8."""
     import pyarrow as pa
 
     for position, field in enumerate(table.schema):
@@ -219,7 +217,7 @@ def _array(path: Path, key: str | None) -> npt.NDArray[Any]:
         loaded = np.load(io.BytesIO(data), allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             if key is not None:
-                raise InputError(f"{path}: holds one array without a name; leave the key {key!r} out")
+                raise InputError(f"{path}: holds a single array without a name; leave out the key {key!r}")
             return loaded
         with loaded:
             names = list(loaded.files)
@@ -236,8 +234,8 @@ def _array(path: Path, key: str | None) -> npt.NDArray[Any]:
                 f"{path}: holds Python objects, which could run code when read; save plain numbers (float32)"
             ) from fault
         raise InputError(f"{path}: not a whole numpy file; save it again with numpy.save or numpy.savez") from fault
-    if not isinstance(array, np.ndarray):  # a zip may hold members that are no arrays
-        raise InputError(f"{path}: {key or names[0]!r} is no numpy array; save it again with numpy.savez")
+    if not isinstance(array, np.ndarray):  # a zip may hold files that are not arrays
+        raise InputError(f"{path}: {key or names[0]!r} is not a numpy array; save it again with numpy.savez")
     return array
 
 
@@ -294,13 +292,13 @@ def _lists_as_vectors(series: pd.Series, path: Path) -> FloatArray:
 
 
 def _no_numbers(series: pd.Series) -> str:
-    """Say what a column holds instead of numbers."""
+    """Return what a column holds instead of numbers, in words."""
     kind = nested_kind(series)
     if kind is not None:
         return f"{kind}, not numbers or lists of numbers"
-    known = series.dropna()
-    example = f" (such as {text_of(known.iloc[0])[:30]!r})" if len(known) else ""
-    what = {"m": "durations", "M": "dates"}.get(series.dtype.kind, "text" if len(known) else "nothing")
+    present = series.dropna()
+    example = f" (such as {text_of(present.iloc[0])[:30]!r})" if len(present) else ""
+    what = {"m": "durations", "M": "dates"}.get(series.dtype.kind, "text" if len(present) else "nothing")
     return f"{what}{example}, not numbers"
 
 

@@ -1,8 +1,9 @@
 """Federation: devices play a game, and a view of exactly what left them.
 
-`federation.py` says who takes part; `run.py` plays the rounds; `engine_stacked.py` and `engine_plain.py` do the work of
-one round; `exchange.py` is what passes between devices and server, `aggregation.py` what the server makes of it;
-`recording.py` is what the server saw of it, `release.py` what leaves after training; `view.py` is what an observer saw.
+`federation.py` says who takes part; `run.py` holds the state of a game in play, and `rounds.py` plays it;
+`engine_stacked.py` and `engine_plain.py` train the devices of one round; `exchange.py` is what passes between devices
+and server, and `aggregation.py` how the server combines it; `recording.py` is what the server saw during training,
+`release.py` what leaves afterwards, and `heads.py` what that is good for.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
+    from fedveil.federation.aggregation import Aggregator as Aggregator
     from fedveil.federation.aggregation import Krum as Krum
     from fedveil.federation.aggregation import MaskedMean as MaskedMean
     from fedveil.federation.aggregation import Mean as Mean
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
     from fedveil.federation.aggregation import WeightedMean as WeightedMean
     from fedveil.federation.federation import Federation as Federation
     from fedveil.federation.progress import RoundRecord as RoundRecord
+    from fedveil.federation.recording import feature_view as feature_view
+    from fedveil.federation.release import released_view as released_view
     from fedveil.federation.run import Run as Run
-    from fedveil.view import Pool as Pool
-    from fedveil.view import View as View
+    from fedveil.federation.run import begin as begin
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

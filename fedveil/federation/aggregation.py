@@ -1,4 +1,4 @@
-"""What the server makes of the devices' updates: (devices, size) in, (size,) out."""
+"""How the server combines the devices' updates: (devices, size) in, (size,) out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Aggregator(ABC):
     """Combines updates; `weights` are the devices' numbers of records."""
 
     needs: int = 1
-    """The fewest devices it can work with."""
+    """The smallest number of devices that it can combine."""
 
     @abstractmethod
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
@@ -63,7 +63,11 @@ class Median(Aggregator):
 
 @dataclass(frozen=True)
 class TrimmedMean(Aggregator):
-    """The mean of every coordinate without its `trim` smallest and largest values (Yin et al. 2018)."""
+    """The mean of every coordinate without its `trim` smallest and largest values (Yin et al. 2018).
+
+    Attributes:
+        trim: how many values are left out at either end of each coordinate.
+    """
 
     trim: int = 1
 
@@ -73,7 +77,7 @@ class TrimmedMean(Aggregator):
 
     @property
     def needs(self) -> int:  # type: ignore[override]
-        """One value must be left in the middle."""
+        """At least one value must remain in the middle."""
         return 2 * self.trim + 1
 
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
@@ -85,7 +89,11 @@ class TrimmedMean(Aggregator):
 class Krum(Aggregator):
     """The update closest to its n − f − 2 nearest ones (Blanchard et al. 2017), f of n devices being hostile.
 
-    With `keep` above one, the mean of that many best updates (multi-Krum).
+    With `keep` above 1 it is the mean of that many best updates (multi-Krum).
+
+    Attributes:
+        hostile: how many hostile devices f to expect in a round.
+        keep: how many of the best updates are averaged.
     """
 
     hostile: int = 0
@@ -102,7 +110,7 @@ class Krum(Aggregator):
 
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
         """Score every update by its nearest neighbours."""
-        # Not by ‖a‖² + ‖b‖² − 2a·b, which forgets how close updates are that differ little.
+        # Not by ‖a‖² + ‖b‖² − 2a·b, which loses all digits of the distance between updates that differ little.
         distances = torch.cdist(updates, updates, compute_mode="donot_use_mm_for_euclid_dist").square()
         distances.fill_diagonal_(float("inf"))
         near = len(updates) - self.hostile - 2
@@ -112,13 +120,13 @@ class Krum(Aggregator):
 
 @dataclass(frozen=True)
 class MaskedMean(Aggregator):
-    """The weighted mean of every coordinate over the devices that sent it: exact zeros were left out.
+    """The weighted mean of every coordinate over the devices that sent it: an exact zero counts as not sent.
 
     For compressed models, whose devices send only some of their parameters.
     """
 
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
-        """Average each coordinate over its senders; what nobody sent stays as it was."""
+        """Average each coordinate over its senders; what no device sent stays as it was."""
         sent = (updates != 0).to(updates.dtype) * weights.to(updates.dtype).unsqueeze(1)
         total = sent.sum(dim=0)
         return torch.where(total > 0, (updates * sent).sum(dim=0) / total.clamp_min(1e-12), 0)

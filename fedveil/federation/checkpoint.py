@@ -1,7 +1,7 @@
 """A run's whole state in a folder: tensors as safetensors, the rest as JSON; nothing in it is ever executed.
 
-The folder is written beside its place, flushed to the disk and then renamed, so that a crash or a power cut leaves the
-old one or the new one whole. A full disk raises `OSError`, and the old one stays.
+The folder is written next to its final path, flushed to the disk and then renamed, so that after a crash or a power
+cut either the old folder or the new one is whole. A full disk raises `OSError`, and the old folder stays.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,9 @@ from torch import Tensor
 from fedveil import __version__
 from fedveil.core.errors import InputError
 from fedveil.core.files import sync
+from fedveil.federation.progress import Progress, RoundRecord
 from fedveil.federation.recording import shadow_rows
+from fedveil.federation.weights import LocalPlayer
 
 if TYPE_CHECKING:
     from fedveil.federation.federation import Federation
@@ -35,11 +37,11 @@ FORMAT = 1
 
 
 def save(run: Run, folder: Path) -> None:
-    """Write the state."""
+    """Write a run's state."""
     tensors = {f"shared/{name}": state.contiguous() for name, state in run.shared.items()}
-    for what, kept in (("best", run.best_shared), ("last", run.last_shared)):
-        if kept is not None:
-            tensors |= {f"{what}/{name}": state.clone() for name, state in kept.items()}
+    for what, states in (("best", run.best_shared), ("last", run.last_shared)):
+        if states is not None:
+            tensors |= {f"{what}/{name}": state.clone() for name, state in states.items()}
     slots: dict[str, list[int]] = {}
     for name, player in run.local.items():
         devices = np.array(sorted(player.slot_of), dtype=np.int64)
@@ -62,7 +64,7 @@ def save(run: Run, folder: Path) -> None:
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh, old = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
-    if old.exists() and not folder.exists():  # stopped between the two renames: the old one is all there is
+    if old.exists() and not folder.exists():  # stopped between the two renames: only the old folder exists
         os.replace(old, folder)
     for leftover in (fresh, old):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -86,73 +88,80 @@ def _write(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> N
     state, run = folder / "state.safetensors", folder / "run.json"
     try:
         save_file(tensors, state)
-    except SafetensorError as fault:  # the library's own word for a full disk
+    except SafetensorError as fault:  # how the library reports a full disk
         raise OSError(f"{state}: cannot be written: {fault}") from fault
     run.write_text(json.dumps(facts))
     for path in (state, run, folder):
         sync(path)
 
 
-def load(folder: Path, federation: Federation, game: Game) -> Run:
-    """Read the state into a new run of the same federation and game."""
-    from fedveil.federation.run import Run
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """A saved state as it was read: it belongs to the same federation and game."""
 
+    folder: Path
+    facts: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
+def read(folder: Path, federation: Federation, game: Game) -> Saved:
+    """Read a saved state; one that is damaged or belongs to another run is refused."""
     old = folder.with_name(f".{folder.name}.old")
-    place = folder if folder.exists() or not old.exists() else old  # stopped between the two renames
+    source = folder if folder.exists() or not old.exists() else old  # stopped between the two renames
     try:
-        facts: dict[str, Any] = json.loads((place / "run.json").read_text())
-        tensors = load_file(place / "state.safetensors")
-        written, known = facts["format"], facts["fingerprint"].items()
+        facts: dict[str, Any] = json.loads((source / "run.json").read_text())
+        tensors = load_file(source / "state.safetensors")
+        written, recorded = facts["format"], facts["fingerprint"].items()
     except FileNotFoundError as fault:
-        missing = next(name for name in ("run.json", "state.safetensors") if not (place / name).exists())
+        missing = next(name for name in ("run.json", "state.safetensors") if not (source / name).exists())
         raise InputError(f"{folder}: no saved run here ({missing} is missing)") from fault
     except Exception as fault:
         raise InputError(f"{folder}: the saved run is damaged ({type(fault).__name__}); start it afresh") from fault
     if written != FORMAT:
         raise InputError(f"{folder}: saved in format {written}, this version reads {FORMAT}")
     expected = fingerprint(federation, game)
-    for what, value in known:
+    for what, value in recorded:
         if expected.get(what) != value:
             raise InputError(f"{folder}: belongs to another run: {what} was {value!r}, is {expected.get(what)!r}")
-    run = Run(federation, game)
+    return Saved(folder, facts, tensors)
+
+
+def restore(run: Run, saved: Saved) -> None:
+    """Put a saved state into a run that has just begun."""
     try:
-        _restore(run, facts, tensors)
+        _restore(run, saved.facts, saved.tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as fault:
-        raise InputError(f"{folder}: the saved run is damaged ({fault}); start it afresh") from fault
-    return run
+        raise InputError(f"{saved.folder}: the saved run is damaged ({fault}); start it afresh") from fault
 
 
 def _restore(run: Run, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    from fedveil.federation.local_players import LocalPlayer
-    from fedveil.federation.progress import Progress, RoundRecord
-
     progress = dict(facts["progress"])
     history = [RoundRecord(**record) for record in progress.pop("history")]
     run.progress = Progress(history=history, **progress)
-    federation, where = run.federation, run.federation.place
+    federation, device = run.federation, run.federation.torch_device
 
     def players(what: str) -> dict[str, Tensor]:
         states = {name: tensors[f"{what}/{name}"] for name in run.shared}
         for name, state in states.items():
             if state.shape != run.shared[name].shape or not bool(torch.isfinite(state).all()):
                 raise ValueError(f"weights of {name} do not fit")
-        return {name: state.to(where, federation.number_type) for name, state in states.items()}
+        return {name: state.to(device, federation.number_type) for name, state in states.items()}
 
-    held = {name.partition("/")[0] for name in tensors}
+    kinds = {name.partition("/")[0] for name in tensors}
     run.shared, run.best_shared, run.last_shared = (
         players("shared"),
-        players("best") if "best" in held else None,
-        players("last") if "last" in held else None,
+        players("best") if "best" in kinds else None,
+        players("last") if "last" in kinds else None,
     )
     for name, devices in facts["local"].items():
         run.local[name] = LocalPlayer(tensors[f"start/{name}"], federation.local_limit)
         run.local[name].put(np.array(devices, dtype=np.int64), tensors[f"local/{name}"])
-    for kind, kept in (("recorded", run.recorded), ("shadows", run.shadows)):
+    for kind, rounds in (("recorded", run.recorded), ("shadows", run.shadows)):
         for index, entry in enumerate(facts[kind]):
-            updates = tensors[f"{kind}/{index}"].to(where)
-            kept.append((entry["round"], np.array(entry["devices"], dtype=np.int64), updates))
+            updates = tensors[f"{kind}/{index}"].to(device)
+            rounds.append((entry["round"], np.array(entry["devices"], dtype=np.int64), updates))
     for number in {number for number, _, _ in run.recorded}:
-        run.started_from[number] = tensors[f"started/{number}"].to(where)
+        run.started_from[number] = tensors[f"started/{number}"].to(device)
     if facts["shadow_devices"]:
         run.shadow_rows = shadow_rows(run, facts["shadow_devices"])
 
@@ -160,9 +169,9 @@ def _restore(run: Run, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Non
 def fingerprint(federation: Federation, game: Game) -> dict[str, Any]:
     """Return what must agree for a run to continue: data, partition, seed, engine, game, and all settings."""
     each = ("batch_sizes", "local_epochs", "rate_scales", "own_attribute")
-    own: dict[str, Any] = {name: getattr(federation, name) for name in each} | dict(federation.settings)
+    per_device: dict[str, Any] = {name: getattr(federation, name) for name in each} | dict(federation.settings)
     if federation.policies is not None:
-        own["policies"] = repr(federation.policies)
+        per_device["policies"] = repr(federation.policies)
     return {
         "data": federation.data_digest,
         "seed": federation.seed,
@@ -173,7 +182,9 @@ def fingerprint(federation: Federation, game: Game) -> dict[str, Any]:
         "unreliable": federation.unreliable,
         "aggregation": _described(federation.aggregation),
         "devices' own settings": hashlib.sha256(
-            repr({name: None if value is None else np.asarray(value).tolist() for name, value in own.items()}).encode()
+            repr(
+                {name: None if value is None else np.asarray(value).tolist() for name, value in per_device.items()}
+            ).encode()
         ).hexdigest()[:16],
         "shield": _described(federation.shield),
         "game": _described(game),
@@ -182,8 +193,9 @@ def fingerprint(federation: Federation, game: Game) -> dict[str, Any]:
 
 
 def _described(part: object) -> str:
-    """Return how a game or shield is made, without the addresses that differ from process to process."""
-    made = repr(part)
-    if made == object.__repr__(part):
-        made = f"{type(part).__qualname__}({', '.join(f'{name}={value!r}' for name, value in vars(part).items())})"
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", made)
+    """Return a game's or shield's settings, without the addresses that differ from process to process."""
+    described = repr(part)
+    if described == object.__repr__(part):
+        settings = ", ".join(f"{name}={value!r}" for name, value in vars(part).items())
+        described = f"{type(part).__qualname__}({settings})"
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", described)

@@ -1,11 +1,13 @@
 """Random numbers as a pure function of (seed, step, call, position): the same on every engine.
 
-A counter-based generator (the finaliser of SplitMix64; Steele, Lea and Flood 2014) needs no state, so a
-stack of devices draws in one pass exactly what each device would draw alone. For dropout masks, not for
-privacy noise: it is statistically sound, not cryptographic.
+A counter-based generator (the finaliser of SplitMix64; Steele, Lea and Flood 2014) needs no state, so a stack of
+devices draws in one pass exactly what each device would draw alone. It serves dropout masks and the draws of losses
+(`Dice`), never privacy noise: it is statistically sound, not cryptographic.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -40,3 +42,35 @@ def _mix(z: Tensor) -> Tensor:
     z = (z ^ ((z >> 30) & ((1 << 34) - 1))) * _MIX1
     z = (z ^ ((z >> 27) & ((1 << 37) - 1))) * _MIX2
     return z ^ ((z >> 31) & ((1 << 33) - 1))
+
+
+class Dice:
+    """What losses draw: uniform numbers for the records of some devices' batches; `turn` selects the batch.
+
+    A record's numbers depend on its position in its device's batch, not on how many devices are stacked or how far
+    batches are padded. Seeds are made at the first draw: a game that draws nothing pays nothing.
+    """
+
+    def __init__(self, seeds: Callable[[], Tensor]) -> None:
+        self._make_seeds = seeds
+        self._seeds: Tensor | None = None
+        self._records: torch.Size = torch.Size()
+        self._step = self._call = 0
+
+    def turn(self, step: int, records: torch.Size) -> None:
+        """Go on to a step's batch: (batch,) of a single device, or (devices, batch) of the leading devices."""
+        self._step, self._call, self._records = step, 0, records
+
+    def __call__(self, shape: tuple[int, ...]) -> Tensor:
+        """Return numbers in [0, 1), (*records, *shape), in float64."""
+        if self._seeds is None:
+            self._seeds = self._make_seeds()
+        self._call += 1
+        *stack, batch = self._records
+        numbers = uniform(self._seeds[: stack[0] if stack else 1], self._step, self._call, (batch, *shape))
+        return numbers if stack else numbers[0]
+
+
+def fixed_dice(seed: int, device: torch.device) -> Dice:
+    """Return the dice for records that no device holds: those of a rehearsal, or of a validation loss."""
+    return Dice(lambda: torch.tensor([seed], dtype=torch.int64, device=device))

@@ -1,4 +1,4 @@
-"""The plain engine: one device after another, torch's own modules and optimisers. Slow, and easy to believe.
+"""The plain engine: one device after another, torch's own modules and optimisers. Slow, and easy to check.
 
 It is the reference against which the stacked engine is tested.
 """
@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedveil.federation.dice import Dice
-from fedveil.federation.layout import Layout
-from fedveil.federation.prepare import CountedDropout
-from fedveil.federation.stacked.situation import Situation
+from fedveil.federation.counted_random import Dice
+from fedveil.federation.replaced_layers import CountedDropout, Situation
+from fedveil.federation.weights import Layout
 from fedveil.federation.work import Engine, Outcome, Work, refuse_divergence
 from fedveil.games.game import Move
 from fedveil.games.optimisers import SGD, Optimiser
@@ -32,7 +31,7 @@ class PlainEngine(Engine):
         layouts = {name: Layout.of(seat.template) for name, seat in work.seats.items()}
         movers = work.stage.players
         ends = {name: states[name].clone() for name in movers}
-        kept = {name: memory.clone() for name, memory in memories.items()}
+        kept_memories = {name: memory.clone() for name, memory in memories.items()}
         like = next(iter(states.values()))
         seeds = work.dropout_seeds().to(like.device)
         plans = [work.batches(position) for position in range(len(work.devices))]
@@ -45,12 +44,12 @@ class PlainEngine(Engine):
                 layouts[name].load(module, states[name][position])
             scale = 1.0 if work.rate_scales is None else float(work.rate_scales[position])
             optimisers = {name: _optimiser(modules[name], work.seats[name].player.optimiser, scale) for name in movers}
-            for name, memory in kept.items():
+            for name, memory in kept_memories.items():
                 _remember(optimisers[name], layouts[name], memory[position])
             settings = {
                 name: torch.tensor(values[position : position + 1]).to(like) for name, values in work.settings.items()
             }
-            dice = Dice(lambda own=position: work.loss_seeds()[own : own + 1].to(like.device))  # type: ignore[misc]
+            dice = Dice(lambda i=position: work.loss_seeds()[i : i + 1].to(like.device))  # type: ignore[misc]
             for step, rows in enumerate(plan):
                 batch = torch.from_numpy(rows[rows >= 0]).to(like.device)
                 data = {name: column[batch] for name, column in work.data.items()}
@@ -61,11 +60,11 @@ class PlainEngine(Engine):
                         trace[step, index, position] = _move(move, modules, optimisers, data, settings, now, dice)
             for name in movers:
                 ends[name][position] = layouts[name].flatten(modules[name], ends[name].dtype)
-            for name, memory in kept.items():
+            for name, memory in kept_memories.items():
                 memory[position] = _memory(optimisers[name], layouts[name], memory[position])
         refuse_divergence(work, trace, ends)
         steps = np.array([len(plan) for plan in plans], dtype=np.int64)
-        return Outcome(ends, kept, trace.sum(axis=0).T / np.maximum(steps, 1)[:, None], steps)
+        return Outcome(ends, kept_memories, trace.sum(axis=0).T / np.maximum(steps, 1)[:, None], steps)
 
 
 def _move(
@@ -120,8 +119,8 @@ def _remember(optimiser: torch.optim.Optimizer, layout: Layout, memory: Tensor) 
     if not len(memory) or (isinstance(optimiser, torch.optim.Adam) and not float(memory[-1])):
         return
     for parameter, entry in zip(optimiser.param_groups[0]["params"], layout.parameters, strict=True):
-        for place, part in enumerate(_PARTS[type(optimiser)]):
-            start = place * layout.trained
+        for index, part in enumerate(_PARTS[type(optimiser)]):
+            start = index * layout.trained
             optimiser.state[parameter][part] = (
                 memory[start + entry.start : start + entry.stop].view(entry.shape).clone()
             )
@@ -130,13 +129,13 @@ def _remember(optimiser: torch.optim.Optimizer, layout: Layout, memory: Tensor) 
 
 
 def _memory(optimiser: torch.optim.Optimizer, layout: Layout, before: Tensor) -> Tensor:
-    """Read torch's optimiser's memory back into one vector."""
+    """Read the memory of torch's optimiser back into one vector."""
     if not len(before) or not optimiser.state:
         return before
     memory = before.clone()
     for parameter, entry in zip(optimiser.param_groups[0]["params"], layout.parameters, strict=True):
-        for place, part in enumerate(_PARTS[type(optimiser)]):
-            start = place * layout.trained
+        for index, part in enumerate(_PARTS[type(optimiser)]):
+            start = index * layout.trained
             memory[start + entry.start : start + entry.stop] = optimiser.state[parameter][part].reshape(-1)
         count = optimiser.state[parameter].get("step", 0)
     memory[-1] = float(count)

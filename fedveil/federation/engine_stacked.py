@@ -1,8 +1,8 @@
 """The stacked engine: all sampled devices at once, along a leading axis.
 
 Small models are bound by the interpreter, not by arithmetic: one pass of Python for a hundred devices costs
-little more than for one. Devices are sorted by their number of steps, so that those still at work are
-always a leading part of the stack; partial batches are padded and weighted 0.
+little more than for one. Devices are sorted by their number of steps, so that those still training are
+always a leading part of the stack; partial batches are padded, and padding has weight 0.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from fedveil.core.errors import InputError
-from fedveil.federation.dice import Dice
+from fedveil.federation.counted_random import Dice
+from fedveil.federation.replaced_layers import Situation
 from fedveil.federation.stacked.descent import Memory, descend, memory_size
 from fedveil.federation.stacked.mlp import Step
 from fedveil.federation.stacked.network import StackedNetwork
-from fedveil.federation.stacked.situation import Situation
-from fedveil.federation.work import Engine, Outcome, Seat, Work, refuse_divergence
+from fedveil.federation.weights import Seat
+from fedveil.federation.work import Engine, Outcome, Work, refuse_divergence
 from fedveil.games.game import Move
 from fedveil.games.optimisers import SGD
 from fedveil.games.play import Play
@@ -68,7 +69,7 @@ class StackedEngine(Engine):
         self._networks: dict[str, StackedNetwork] = {}
 
     def paths(self, seats: Mapping[str, Seat]) -> dict[str, str]:
-        """Say which path each player's network takes."""
+        """Return which path each player's network takes."""
         return {name: self._network(name, seat).path for name, seat in seats.items()}
 
     def _network(self, name: str, seat: Seat) -> StackedNetwork:
@@ -83,7 +84,7 @@ class StackedEngine(Engine):
         order = np.argsort(-steps, kind="stable")
         back = np.argsort(order, kind="stable")
         like = next(iter(states.values()))
-        place, dtype = like.device, like.dtype
+        device, dtype = like.device, like.dtype
         whole = {
             name: _Table.unpack(
                 self._network(name, seat),
@@ -92,12 +93,12 @@ class StackedEngine(Engine):
             )
             for name, seat in work.seats.items()
         }
-        batches = _Batches([plans[i] for i in order], place)
-        seeds = work.dropout_seeds()[order].to(place)
-        dice = Dice(lambda: work.loss_seeds()[order].to(place))
-        scales = None if work.rate_scales is None else torch.tensor(work.rate_scales[order]).to(place, dtype)
+        batches = _Batches([plans[i] for i in order], device)
+        seeds = work.dropout_seeds()[order].to(device)
+        dice = Dice(lambda: work.loss_seeds()[order].to(device))
+        scales = None if work.rate_scales is None else torch.tensor(work.rate_scales[order]).to(device, dtype)
         settings = {
-            name: torch.tensor(values[order]).to(place, dtype).unsqueeze(1) for name, values in work.settings.items()
+            name: torch.tensor(values[order]).to(device, dtype).unsqueeze(1) for name, values in work.settings.items()
         }
         losses: list[list[Tensor]] = [[] for _ in work.stage.moves]
         active = -1
@@ -106,7 +107,7 @@ class StackedEngine(Engine):
             if len(rows) != active:
                 active = len(rows)
                 tables = {name: table.leading(active) for name, table in whole.items()}
-                own = {name: values[:active] for name, values in settings.items()}
+                active_settings = {name: values[:active] for name, values in settings.items()}
                 scale = None if scales is None else scales[:active]
             flat = rows.reshape(-1)
             data = {
@@ -116,10 +117,10 @@ class StackedEngine(Engine):
             dice.turn(step, rows.shape)
             for index, move in enumerate(work.stage.moves):
                 for _ in range(move.repeat):
-                    play = Play(data, weights, own, _no_networks, dice)
+                    play = Play(data, weights, active_settings, _no_networks, dice)
                     loss = self._move(move, work, tables, play, now, scale, rows.shape)
                 losses[index].append(loss)
-        trace = torch.stack([_traced(kept, len(order)) for kept in losses], dim=1)
+        trace = torch.stack([_traced(of_move, len(order)) for of_move in losses], dim=1)
         ends = {name: whole[name].pack()[back] for name in work.stage.players}
         in_order = trace[:, :, back].numpy()
         refuse_divergence(work, in_order, ends)
@@ -150,8 +151,8 @@ class StackedEngine(Engine):
             table = tables[player]
             step = taken.get(player)
             weights = table.parameters if step is None else table.moving
-            told = now if move.trains(player) else replace(now, training=False)
-            return table.network(weights, table.buffers, inputs, told, step or Step(None))
+            situation = now if move.trains(player) else replace(now, training=False)
+            return table.network(weights, table.buffers, inputs, situation, step or Step(None))
 
         play.networks = send
         loss = move.loss(play)
@@ -167,20 +168,20 @@ class StackedEngine(Engine):
         with torch.no_grad():
             for name in move.players:
                 table = tables[name]
-                own = [next(gradients) for _ in table.moving]
+                of_player = [next(gradients) for _ in table.moving]
                 if not taken[name].fused:
                     filled = [
                         torch.zeros_like(leaf) if gradient is None else gradient
-                        for leaf, gradient in zip(table.moving, own, strict=True)
+                        for leaf, gradient in zip(table.moving, of_player, strict=True)
                     ]
                     descend(work.seats[name].player.optimiser, table.parameters, filled, table.memory, scale)
         return weighted.detach()
 
 
 class _Batches:
-    """Every step's record numbers for the devices still at work, (steps, devices, batch), padded by a real record."""
+    """Every step's record numbers for the devices still training, (steps, devices, batch), padded by a real record."""
 
-    def __init__(self, plans: list[np.ndarray], place: torch.device) -> None:
+    def __init__(self, plans: list[np.ndarray], device: torch.device) -> None:
         steps = max((len(plan) for plan in plans), default=0)
         widest = max((plan.shape[1] for plan in plans), default=0)
         numbers = np.full((steps, len(plans), widest), -1, dtype=np.int64)
@@ -191,8 +192,8 @@ class _Batches:
         counts = real.sum(axis=2)
         self.width = [int(row.max()) for row in counts] if steps else []
         self.ragged = [bool((row[:k] < w).any()) for row, k, w in zip(counts, self.active, self.width, strict=True)]
-        self.real = torch.from_numpy(real).to(place)
-        self.numbers = torch.from_numpy(np.where(real, numbers, numbers[:, :, :1])).to(place)
+        self.real = torch.from_numpy(real).to(device)
+        self.numbers = torch.from_numpy(np.where(real, numbers, numbers[:, :, :1])).to(device)
 
     def __len__(self) -> int:
         return len(self.active)
@@ -205,9 +206,9 @@ class _Batches:
 
 
 def _shares(loss: Tensor, weights: Tensor | None, records: torch.Size, move: Move) -> Tensor:
-    """Return what each value of a loss counts for in its device's mean; a loss per device counts as it is.
+    """Return the weight of each value of a loss in its device's mean; a loss per device has weight 1.
 
-    Handed to autograd in place of the nodes of a mean and a sum.
+    The loss is multiplied by them, which saves autograd the nodes of a mean.
     """
     if loss.shape == records[:1]:
         return torch.ones_like(loss)

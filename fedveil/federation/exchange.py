@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -12,20 +13,28 @@ from torch import Tensor, nn
 
 from fedveil.core.arrays import IntArray
 from fedveil.core.randomness import torch_generator
-from fedveil.federation.by_record import begun_with, samples_behind
 from fedveil.federation.work import Outcome, Work
-from fedveil.shields.message import Context, Kind
+from fedveil.games.game import Move, Stage
+from fedveil.games.optimisers import SGD
+from fedveil.games.play import Play
+from fedveil.shields.message import Context, Kind, Samples
 from fedveil.shields.shield import Identity, ShieldError
+from fedveil.updates.segments import Segment
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run
-    from fedveil.games.game import Stage
-    from fedveil.updates.segments import Segment
 
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """The updates as they left: of the devices at these positions among the sampled ones; the others sent nothing."""
+    """The updates as they left.
+
+    Attributes:
+        updates: one row per device that sent something.
+        speaking: those devices' positions among the sampled ones; the others sent nothing.
+        damage: what the shield did to the updates, averaged over these devices.
+        bytes: how much they sent in total.
+    """
 
     updates: Tensor
     speaking: IntArray
@@ -33,11 +42,31 @@ class Sent:
     bytes: int
 
 
+def sent_players(run: Run, stage: Stage) -> list[str]:
+    """Return the players whose updates a stage sends, in the order of an update."""
+    return [name for name in run.seats if stage.sends(name)]
+
+
+def segments_of(run: Run, stage: Stage | None = None) -> tuple[Segment, ...]:
+    """Return the tensors of an update in the order in which a device sends them, in a stage or in the present one."""
+    if not run.stages:
+        return ()
+    if stage is None:
+        stage = run.stages[min(run.progress.stage, len(run.stages) - 1)]
+    segments: list[Segment] = []
+    start = 0
+    for player in sent_players(run, stage):
+        layout = run.layouts[player]
+        for entry in layout.parameters + layout.buffers:
+            statistic = entry.start >= layout.trained
+            segments.append(Segment(player, entry.name, entry.shape, start + entry.start, statistic))
+        start += layout.size
+    return tuple(segments)
+
+
 def send_updates(run: Run, work: Work, outcome: Outcome) -> Sent:
     """Shield every device's update of its shared players; a device whose shield cannot run sends nothing."""
-    from fedveil.federation.layout import segments_of
-
-    names = [name for name in run.seats if name in work.stage.shared and name in outcome.states]
+    names = sent_players(run, work.stage)
     everyone = np.arange(len(work.devices))
     if not names:
         return Sent(torch.zeros(0, 0), everyone[:0], {}, 0)
@@ -45,29 +74,27 @@ def send_updates(run: Run, work: Work, outcome: Outcome) -> Sent:
     if isinstance(run.shield, Identity) or Kind.UPDATE not in run.shield.acts_on:
         return Sent(updates, everyone, {}, updates.numel() * updates.element_size())
     segments = segments_of(run, work.stage)
-    networks = begun_with(run, work) if run.shield.by_record else {}
+    networks = _starting_networks(run, work) if run.shield.by_record else {}
     contexts = [_context(run, work, outcome, segments, networks, position) for position in range(len(work.devices))]
     answers = run.shield.apply_all(updates, contexts)
     speaking = [position for position, answer in enumerate(answers) if not isinstance(answer, ShieldError)]
     spoken = [answer for answer in answers if not isinstance(answer, ShieldError)]
-    sent = [message.values for message, _ in spoken]
-    damages = [damage for _, damage in spoken]
-    facts = [asdict(damage) for damage in damages]
-    mean = {key: float(np.mean([one[key] for one in facts])) for key in facts[0]} if facts else {}
-    total = sum(damage.bytes for damage in damages)
-    return Sent(torch.cat(sent) if sent else updates[:0], np.array(speaking, dtype=np.int64), mean, total)
+    messages = [message.values for message, _ in spoken]
+    damages = [asdict(damage) for _, damage in spoken]
+    mean = {key: float(np.mean([damage[key] for damage in damages])) for key in damages[0]} if damages else {}
+    total = sum(damage.bytes for _, damage in spoken)
+    return Sent(torch.cat(messages) if messages else updates[:0], np.array(speaking, dtype=np.int64), mean, total)
 
 
 def aggregate(run: Run, stage: Stage, sent: Sent, records: IntArray) -> None:
     """Let the server combine the updates, weighted by their senders' numbers of records, and move shared players."""
     weights = torch.from_numpy(records[sent.speaking]).to(sent.updates.device, torch.float32)
     combined = run.federation.aggregation(sent.updates, weights)
-    place = 0
-    for name in run.seats:
-        if name in stage.shared and name in stage.players:
-            size = run.layouts[name].size
-            run.shared[name] = run.shared[name] + combined[place : place + size].to(run.shared[name].dtype)
-            place += size
+    start = 0
+    for name in sent_players(run, stage):
+        size = run.layouts[name].size
+        run.shared[name] = run.shared[name] + combined[start : start + size].to(run.shared[name].dtype)
+        start += size
 
 
 def _context(
@@ -88,12 +115,12 @@ def _context(
         policy=run.federation.policy(device),
         segments=segments,
         networks=networks,
-        samples=samples_behind(work, outcome, networks, position) if run.shield.by_record else None,
+        samples=_samples(work, outcome, networks, position) if run.shield.by_record else None,
     )
 
 
 class _Records(Mapping[str, Tensor]):
-    """One device's records, gathered when they are read: a round's devices together hold more than one should copy."""
+    """One device's records, gathered when they are read: copying those of all devices of a round costs too much."""
 
     def __init__(self, columns: Mapping[str, Tensor], rows: IntArray) -> None:
         self.columns, self.rows = columns, rows
@@ -107,3 +134,67 @@ class _Records(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self.columns)
+
+
+# What each device's update was computed from, record by record, for shields that need it (`Shield.by_record`).
+
+
+def _starting_networks(run: Run, work: Work) -> dict[str, nn.Module]:
+    """Return the sent players' networks with the weights that this round began with, in evaluation mode."""
+    networks: dict[str, nn.Module] = {}
+    for name in sent_players(run, work.stage):
+        module = copy.deepcopy(work.seats[name].template).to(run.shared[name].device, run.shared[name].dtype)
+        run.layouts[name].load(module, run.shared[name])
+        networks[name] = module.eval()
+    return networks
+
+
+def _samples(work: Work, outcome: Outcome, networks: dict[str, nn.Module], position: int) -> Samples | None:
+    """Return a device's samples where its update is that of one shared player with one loss of x and y; else None.
+
+    Whether that loss reads anything but the network's outputs and y is checked when it is called, and refused.
+    """
+    moves = work.stage.moves
+    if len(networks) != 1 or len(moves) != 1 or not {"x", "y"} <= set(work.data):
+        return None
+    (player,) = networks
+    if moves[0].players != (player,):
+        return None
+    rows = torch.from_numpy(work.rows[position]).to(work.data["x"].device)
+    return Samples(
+        network=networks[player],
+        loss=_loss_of_outputs(moves[0], player, work, position),
+        x=work.data["x"][rows],
+        y=work.data["y"][rows],
+        player=player,
+        step=_single_step(work, outcome, moves[0], player, position),
+    )
+
+
+def _single_step(work: Work, outcome: Outcome, move: Move, player: str, position: int) -> float | None:
+    """Return minus the learning rate where the device made exactly one step of plain descent."""
+    optimiser = work.seats[player].player.optimiser
+    plain = isinstance(optimiser, SGD) and not optimiser.momentum and not optimiser.weight_decay
+    if not plain or int(outcome.steps[position]) != 1 or move.repeat != 1:
+        return None
+    scale = 1.0 if work.rate_scales is None else float(work.rate_scales[position])
+    return -optimiser.learning_rate * scale
+
+
+def _loss_of_outputs(move: Move, player: str, work: Work, position: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the move's loss as a function of the network's outputs on x, and y."""
+
+    def loss(outputs: Tensor, y: Tensor) -> Tensor:
+        settings = {
+            name: torch.tensor(values[position : position + 1]).to(outputs) for name, values in work.settings.items()
+        }
+        stand_in = outputs.new_empty(0)  # for x: the loss may send it through the network, and nothing else
+
+        def networks(called: str, inputs: Tensor) -> Tensor:
+            if called != player or inputs is not stand_in:
+                raise ShieldError("the loss reads more than one network's outputs on x; nothing is sent")
+            return outputs
+
+        return move.loss(Play({"x": stand_in, "y": y}, None, settings, networks))
+
+    return loss

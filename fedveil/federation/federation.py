@@ -1,4 +1,4 @@
-"""Federation: who takes part, how they are sampled, what the server does with what they send."""
+"""Federation: who takes part, how devices are sampled, and what the server does with what they send."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from fedveil.data.partition import IID, Partition, Partitioner
 from fedveil.federation.aggregation import Aggregator, WeightedMean
 from fedveil.federation.engine_plain import PlainEngine
 from fedveil.federation.engine_stacked import StackedEngine
+from fedveil.federation.fleet import Fleet
+from fedveil.federation.progress import RoundRecord
+from fedveil.federation.run import Run, begin
 from fedveil.federation.work import Engine
 from fedveil.games.game import Game
 from fedveil.shields.shield import Identity, Shield
 
 if TYPE_CHECKING:
     from fedveil.core.policy import Policy
-    from fedveil.federation.progress import RoundRecord
-    from fedveil.federation.run import Run
 
 PerDevice = float | Sequence[float] | npt.NDArray[np.floating]
-
 
 ENGINES = ("stacked", "plain")
 """Engines that play in this process; others are plug-ins of the group fedveil.engines."""
@@ -50,18 +50,20 @@ class Federation:
         fraction: the share of devices sampled in each round, in (0, 1].
         seed: all randomness derives from it: one generator per device, round and purpose.
         shield: what every device does to a message before it leaves.
-        aggregation: what the server makes of the updates.
-        engine: "stacked" (fast), "plain" (the readable reference), or "flower" (each device a machine of its own, where
-            the stacked engine plays its share).
+        aggregation: how the server combines the updates.
+        engine: "stacked" (fast), "plain" (the readable reference), or "flower" (each device is a separate machine,
+            where the stacked engine plays its share).
         unreliable: the probability that a sampled device drops out of a round.
-        device: where tensors live: "auto" is a GPU where there is one.
+        device: the torch device of all tensors; "auto": a GPU where there is one, else the CPU.
         dtype: "float32" or "float64".
         settings: hyper-parameters by name, one number for all devices or one each.
-        batch_sizes, local_epochs: one per device, in place of the stage's.
+        batch_sizes: one per device, in place of the stage's.
+        local_epochs: one per device, in place of the stage's.
         rate_scales: one factor per device on every learning rate.
-        policies: what people have chosen to hide, one policy for all devices or one each; the shield reads it.
         own_attribute: the attribute that each device protects; losses read it as "own".
+        policies: what people have chosen to hide, one policy for all devices or one each; the shield reads it.
         local_limit: bytes of local players' state held in memory; more goes to memory-mapped files.
+        partition: which device holds which training records; derived from `devices`.
     """
 
     data: AttributeData
@@ -89,7 +91,7 @@ class Federation:
             raise InputError(f"fraction must lie in (0, 1], got {self.fraction}")
         if not 0 <= self.unreliable < 1:
             raise InputError(f"unreliable is a probability below 1, got {self.unreliable}")
-        engines = [*ENGINES, *plugins.found("fedveil.engines")]
+        engines = [*ENGINES, *plugins.registered("fedveil.engines")]
         if self.engine not in engines:
             raise InputError(f"engine {self.engine!r} is not known: choose {', '.join(engines[:-1])} or {engines[-1]}")
         if self.dtype not in ("float32", "float64"):
@@ -119,6 +121,11 @@ class Federation:
         if self.policies is not None:
             self._check_policies()
 
+    def __repr__(self) -> str:
+        who = f"records={len(self.data)}, devices={len(self.partition)}, fraction={self.fraction:g}"
+        how = f"shield={self.shield.name!r}, engine={self.engine!r}, seed={self.seed}"
+        return f"Federation({self.data.name!r}, {who}, {how})"
+
     def _check_policies(self) -> None:
         """Refuse policies that the shield does not meet: nothing may leave under a promise that nobody keeps."""
         from fedveil.core.policy import Policy
@@ -133,6 +140,10 @@ class Federation:
             if reason is not None:
                 raise InputError(f"policies: {reason}; make it by fedveil.config.shield_for(policy)")
 
+    def begin(self, game: Game, fleet: Fleet | None = None) -> Run:
+        """Return a run of a game that is ready for its first round; see `fedveil.federation.run.begin`."""
+        return begin(self, game, fleet)
+
     def play(
         self,
         game: Game,
@@ -143,13 +154,12 @@ class Federation:
         shadows: int = 0,
         checkpoint: str | Path | None = None,
     ) -> Run:
-        """Play a game to its end; see `Run.play`."""
-        from fedveil.federation.run import Run
-
-        return Run(self, game).play(rounds, callbacks=callbacks, record=record, shadows=shadows, checkpoint=checkpoint)
+        """Begin a game and play it to its end; see `Run.play`."""
+        run = begin(self, game)
+        return run.play(rounds, callbacks=callbacks, record=record, shadows=shadows, checkpoint=checkpoint)
 
     def sample(self, stage: str, round_number: int) -> IntArray:
-        """Return the devices that answer in a round: drawn without replacement, less those that drop out."""
+        """Return the devices that answer in a round: drawn without replacement, except those that drop out."""
         rng = numpy_generator(self.seed, "sample", stage, round_number)
         count = len(self.partition)
         drawn = np.sort(rng.choice(count, max(1, round(self.fraction * count)), replace=False, shuffle=False))
@@ -161,8 +171,8 @@ class Federation:
         return PlainEngine() if self.engine == "plain" else StackedEngine()
 
     @property
-    def place(self) -> torch.device:
-        """Where tensors live."""
+    def torch_device(self) -> torch.device:
+        """The torch device of all tensors."""
         return pick_device(self.device)
 
     @property
@@ -172,7 +182,7 @@ class Federation:
 
     @cached_property
     def data_digest(self) -> str:
-        """A digest of all records, hashed once: a run that is saved every round need not read them all each time."""
+        """A digest of all records, computed once: a run that is saved every round need not read them all each time."""
         labels = [] if self.data.y is None else [self.data.y.codes]
         labels += [self.data.attributes[name].codes for name in sorted(self.data.attributes)]
         return _digest(self.data.x, self.data.split, *labels)
@@ -189,13 +199,13 @@ class Federation:
         return np.asarray(values, dtype=np.float64)[devices]
 
     def policy(self, device: int) -> Policy | None:
-        """Return what a device's person has chosen; shadows, numbered behind the real devices, have theirs."""
+        """Return the policy of a device; shadows, which are numbered after the real devices, take theirs in turn."""
         if isinstance(self.policies, Sequence):
             return self.policies[device % len(self.policies)]
         return self.policies
 
     def own_codes(self) -> Attribute | None:
-        """Return every training record's value of its own device's attribute."""
+        """Return each training record's value of the attribute that its device protects; None where none is chosen."""
         if self.own_attribute is None:
             return None
         codes = np.full(len(self.data), -1, dtype=np.int64)

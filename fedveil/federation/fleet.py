@@ -1,4 +1,4 @@
-"""Fleet: where a round's devices are. At home they all live in this process; on Flower each is a machine of its own."""
+"""Fleet: where the devices of a round are: all in this process, or on Flower each on its own machine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 
 from fedveil.core.arrays import IntArray
 from fedveil.federation.exchange import Sent, send_updates
+from fedveil.federation.work import device_states, work_of
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What came back of a round.
+    """The devices' answers in a round.
 
     Attributes:
         devices: those that answered.
@@ -46,7 +47,7 @@ class Fleet(ABC):
 
     @abstractmethod
     def play(self, run: Run, stage: Stage, number: int, devices: IntArray) -> Answers:
-        """Play a round on these devices; local players are seated already."""
+        """Play a round on these devices; their local players exist already."""
 
 
 class HomeFleet(Fleet):
@@ -59,8 +60,8 @@ class HomeFleet(Fleet):
 
     def play(self, run: Run, stage: Stage, number: int, devices: IntArray) -> Answers:
         """Train on every device, shield what leaves, and keep what does not."""
-        work = run.work(stage, number, devices)
-        outcome = run.engine.play(work, *run.device_states(stage, devices))
+        work = work_of(run, stage, number, devices)
+        outcome = run.engine.play(work, *device_states(run, stage, devices))
         sent = send_updates(run, work, outcome)
         for name, player in run.local.items():
             if name in outcome.memories:

@@ -1,81 +1,151 @@
-"""Task heads on released representations: what a defence leaves of the use, and of whose."""
+"""Task heads on released representations: how much utility a defence leaves, and to which groups.
+
+A head is fitted on training people, stopped or tuned on validation people, and gives log-probabilities of the K labels;
+every record counts alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import log_softmax
+from threadpoolctl import threadpool_limits
 
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError, nearest
 from fedveil.core.figures import Estimate
+from fedveil.core.learning import Recipe, fit_network, log_posterior
 from fedveil.core.measures import Predictions, counting_units, figures_of, resampled, smoothed_interval
 from fedveil.core.randomness import child_seed, numpy_generator
 from fedveil.core.standardise import Standardiser
 from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import Split
-from fedveil.federation.head_kinds import HEADS, Lesson, fit_kind
-from fedveil.federation.release import release
+from fedveil.federation.release import Releases
+from fedveil.federation.utility import Utility
 from fedveil.shields.message import Kind
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run
 
+Posterior = Callable[[FloatArray], FloatArray]
 
-@dataclass(frozen=True)
-class Utility:
-    """How well a task can be done with what was released.
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What a head learns from.
 
     Attributes:
-        task: the label that the head predicts.
-        accuracy, balanced_accuracy: on test people, with intervals.
-        prior: accuracy of always guessing the most frequent label.
-        by_group: accuracy for each value of each sensitive attribute: a defence's cost to each group.
-        head: the kind of head that was chosen on validation; "model" where the game's own outputs were scored.
-        validation_accuracy: its accuracy on validation people, by which it was chosen.
-        heads: the same of every kind that was tried.
-        draws: accuracy on the test people (entry 0) and on each bootstrap draw of them. For one seed and task the
-            draws are the same people in every run, so differences between runs are paired.
+        train: standardised vectors and codes of training people.
+        validation: the same of validation people.
+        classes: how many labels there are.
+        seed: all randomness of the head derives from it.
+        device: the torch device for networks.
     """
 
-    task: str
-    accuracy: Estimate
-    balanced_accuracy: Estimate
-    prior: float
-    by_group: dict[str, dict[str, Estimate]]
-    head: str
-    validation_accuracy: float
-    heads: dict[str, float]
-    draws: FloatArray = field(repr=False, compare=False)
+    train: tuple[FloatArray, IntArray]
+    validation: tuple[FloatArray, IntArray]
+    classes: int
+    seed: int
+    device: str = "auto"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "task": self.task,
-            "head": self.head,
-            "accuracy": self.accuracy.as_dict(),
-            "balanced_accuracy": self.balanced_accuracy.as_dict(),
-            "prior": self.prior,
-            "validation_accuracy": self.validation_accuracy,
-            "by_group": {
-                attribute: {value: figure.as_dict() for value, figure in values.items()}
-                for attribute, values in self.by_group.items()
-            },
-            "heads": dict(self.heads),
-        }
+
+def mlp_head(lesson: Lesson) -> Posterior:
+    """One hidden layer of 64 units, the epoch chosen by validation loss."""
+    model = fit_network(
+        lesson.train, lesson.validation, lesson.classes, Recipe(), even=False, seed=lesson.seed, device=lesson.device
+    )
+    return lambda vectors: log_posterior(model, vectors)
+
+
+def boosting_head(lesson: Lesson) -> Posterior:
+    """Gradient-boosted trees, stopped when the validation loss no longer improves; ties are broken by the seed."""
+    from sklearn.ensemble import HistGradientBoostingClassifier  # a second of imports that other heads need not pay
+
+    (vectors, codes), (held_out, truth) = lesson.train, lesson.validation
+    seen = np.isin(truth, codes)  # the library refuses labels that it has not seen
+    watched = {"X_val": held_out[seen], "y_val": truth[seen]} if seen.any() else {}
+    model = HistGradientBoostingClassifier(
+        max_iter=200,
+        min_samples_leaf=int(np.clip(len(codes) // 40, 2, 20)),
+        learning_rate=0.08,
+        early_stopping=bool(watched),
+        n_iter_no_change=10,
+        random_state=lesson.seed % 2**32,
+    )
+    with threadpool_limits(
+        1, user_api="openmp"
+    ):  # the same sums in the same order; threads would only wait for each other
+        model.fit(vectors, codes, **watched)
+    return _spread(model, lesson.classes)
+
+
+def logistic_head(lesson: Lesson) -> Posterior:
+    """Multinomial logistic regression, the penalty chosen by validation accuracy; ties go to the stronger one."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    held_out, truth = lesson.validation
+    best, kept = -1.0, None
+    for inverse_penalty in (0.01, 0.3, 10.0):
+        model = LogisticRegression(C=inverse_penalty, max_iter=500)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # judged on validation people like any other
+            model.fit(*lesson.train)
+        accuracy = float((model.predict(held_out) == truth).mean())
+        if accuracy > best:
+            best, kept = accuracy, model
+    return _spread(kept, lesson.classes)
+
+
+HEADS: dict[str, Callable[[Lesson], Posterior]] = {
+    "mlp": mlp_head,
+    "boosting": boosting_head,
+    "logistic": logistic_head,
+}
+
+
+def fit_kind(kind: str, lesson: Lesson) -> Posterior:
+    """Fit one kind of head; where training people carry only one label, that label is always the answer."""
+    seen = np.unique(lesson.train[1])
+    if len(seen) == 1:
+        sure = np.full(lesson.classes, np.log(1e-9))
+        sure[seen[0]] = 0.0
+        return lambda vectors: np.tile(sure, (len(vectors), 1))
+    return HEADS[kind](lesson)
+
+
+def _spread(model: Any, classes: int) -> Posterior:
+    """Return a posterior with a column for every label, also for labels that no training person carried."""
+
+    def posterior(vectors: FloatArray) -> FloatArray:
+        with threadpool_limits(1, user_api="openmp"):
+            seen = model.predict_proba(vectors)
+        probabilities = np.zeros((len(vectors), classes))
+        probabilities[:, model.classes_] = seen
+        return np.asarray(np.log(np.clip(probabilities, 1e-9, 1)), dtype=np.float64)
+
+    return posterior
 
 
 def fit_heads(
-    run: Run, tasks: Sequence[str], *, seed: int = 0, heads: Sequence[str] = ("mlp",), draws: int = 1000
+    run: Run,
+    tasks: Sequence[str],
+    *,
+    seed: int = 0,
+    heads: Sequence[str] = ("mlp",),
+    draws: int = 1000,
+    releases: Releases | None = None,
 ) -> list[Utility]:
     """Train heads of these kinds per task on the training people's representations, and score the best on test people.
 
-    The best is the one with the highest accuracy on validation people; ties go to the one named first. A task is
-    the data's target or any of its attributes: the representation is released once and serves them all.
+    The best head has the highest accuracy on validation people; ties go to the kind named first. A task is the data's
+    target or any of its attributes: the representation is released once and serves all tasks. `releases` are the
+    run's, if they are computed already.
     """
     kinds = tuple(dict.fromkeys(heads))
     for kind in kinds:
@@ -84,36 +154,46 @@ def fit_heads(
     if not kinds:
         raise InputError(f"no head is named; choose some of {', '.join(HEADS)}")
     labels = [_Task.of(run, task, seed, draws) for task in tasks]
-    released = {split: release(run, split) for split in Split}
-    scale = Standardiser.fit(released[Split.TRAIN])
-    vectors = {split: scale.apply(values) for split, values in released.items()}
+    releases = releases or Releases(run)
+    scale = Standardiser.fit(releases.of(Split.TRAIN))
+    vectors = {split: scale.apply(releases.of(split)) for split in Split}
     return [_fit(task, vectors, kinds) for task in labels]
 
 
-def score_outputs(run: Run, *, seed: int = 0, draws: int = 1000) -> Utility:
-    """Score the game's own outputs, as released, on the data's target: the same figures, of the model itself."""
+def score_outputs(run: Run, *, seed: int = 0, draws: int = 1000, releases: Releases | None = None) -> Utility:
+    """Score the outputs of the game, as released, on the data's target: the same figures for the model itself."""
     target = run.federation.data.y
     if target is None:
         raise InputError("outputs are scored on the data's target, but it has none; load it with target=…")
     task = _Task.of(run, target.name, seed, draws)
-    scores = {split: release(run, split, Kind.OUTPUT) for split in (Split.VALIDATION, Split.TEST)}
+    releases = releases or Releases(run)
+    scores = {split: releases.of(split, Kind.OUTPUT) for split in (Split.VALIDATION, Split.TEST)}
     if scores[Split.TEST].shape[1:] != (len(target.values),):
         raise InputError(
             f"{run.game.name} gives outputs of shape {scores[Split.TEST].shape[1:]} for {len(target.values)} values of "
             f"{target.name!r}; it must give one score per value"
         )
-    posteriors = {split: log_softmax(values[task.known[split]], axis=1) for split, values in scores.items()}
+    posteriors = {split: log_softmax(values[task.labelled[split]], axis=1) for split, values in scores.items()}
     right = posteriors[Split.VALIDATION].argmax(axis=1) == task.codes[Split.VALIDATION]
     return task.score(posteriors[Split.TEST], "model", {"model": float(right.mean())})
 
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """A label to be predicted, and who carries it."""
+    """A label to be predicted.
+
+    Attributes:
+        run: the run whose releases are read.
+        label: the label of all records.
+        labelled: by split, which of its records carry the label.
+        codes: by split, the codes of those records.
+        seed: all randomness of the task's heads and scores derives from it.
+        draws: how many bootstrap draws.
+    """
 
     run: Run
     label: Attribute
-    known: Mapping[Split, npt.NDArray[np.bool_]]
+    labelled: Mapping[Split, npt.NDArray[np.bool_]]
     codes: Mapping[Split, IntArray]
     seed: int
     draws: int
@@ -122,27 +202,27 @@ class _Task:
     def of(cls, run: Run, task: str, seed: int, draws: int) -> _Task:
         data = run.federation.data
         label = data.label(task)
-        known = {split: label.take(data.rows(split)).known for split in Split}
-        codes = {split: label.codes[data.rows(split)][known[split]] for split in Split}
+        labelled = {split: label.take(data.rows(split)).known for split in Split}
+        codes = {split: label.codes[data.rows(split)][labelled[split]] for split in Split}
         for split in Split:
             if not len(codes[split]):
                 raise InputError(f"task {task!r}: no labelled records in {split.name.lower()}; choose another task")
-        return cls(run, label, known, codes, child_seed(seed, "head", task), draws)
+        return cls(run, label, labelled, codes, child_seed(seed, "head", task), draws)
 
     def score(self, posterior: FloatArray, head: str, validation: dict[str, float]) -> Utility:
         """Score log-probabilities for the test people who carry the label."""
         data, classes = self.run.federation.data, len(self.label.values)
         guesses, truth = posterior.argmax(axis=1), self.codes[Split.TEST]
         prior = np.bincount(self.codes[Split.TRAIN], minlength=classes) / len(self.codes[Split.TRAIN])
-        rows = data.rows(Split.TEST)[self.known[Split.TEST]]
+        rows = data.rows(Split.TEST)[self.labelled[Split.TEST]]
         groups = None if data.groups is None else data.groups[rows]
-        made = Predictions(truth, guesses, guesses, posterior, np.clip(prior, 1e-9, 1))
-        draws = resampled(made, groups, self.draws, numpy_generator(self.seed, "bootstrap"))
-        found = figures_of(draws, made.recalls[0], counting_units(truth, classes, groups), 0.95)
+        predictions = Predictions(truth, guesses, guesses, posterior, np.clip(prior, 1e-9, 1))
+        draws = resampled(predictions, groups, self.draws, numpy_generator(self.seed, "bootstrap"))
+        figures = figures_of(draws, predictions.recalls[0], counting_units(truth, classes, groups), 0.95)
         return Utility(
             task=self.label.name,
-            accuracy=found["accuracy"],
-            balanced_accuracy=found["balanced_accuracy"],
+            accuracy=figures["accuracy"],
+            balanced_accuracy=figures["balanced_accuracy"],
             prior=float(np.bincount(truth).max() / len(truth)),
             by_group={
                 name: _by_value(attribute.take(rows), guesses == truth, groups)
@@ -156,7 +236,7 @@ class _Task:
 
 
 def _fit(task: _Task, vectors: Mapping[Split, FloatArray], kinds: Sequence[str]) -> Utility:
-    seen = {split: vectors[split][task.known[split]] for split in Split}
+    seen = {split: vectors[split][task.labelled[split]] for split in Split}
     train, validation = ((seen[split], task.codes[split]) for split in (Split.TRAIN, Split.VALIDATION))
     lesson = Lesson(train, validation, len(task.label.values), task.seed, task.run.federation.device)
     fitted = {kind: fit_kind(kind, lesson) for kind in kinds}
@@ -165,14 +245,14 @@ def _fit(task: _Task, vectors: Mapping[Split, FloatArray], kinds: Sequence[str])
     return task.score(fitted[best](seen[Split.TEST]), best, right)
 
 
-def _by_value(own: Attribute, right: npt.NDArray[np.bool_], groups: IntArray | None) -> dict[str, Estimate]:
-    """Return the share that was right among the people of each value."""
-    found = {}
-    for code, value in enumerate(own.values):
-        whose = own.codes == code
-        if whose.any():
-            share = float(right[whose].mean())
-            units = int(whose.sum()) if groups is None else len(np.unique(groups[whose]))
+def _by_value(attribute: Attribute, right: npt.NDArray[np.bool_], groups: IntArray | None) -> dict[str, Estimate]:
+    """Return the share of correct answers among the people of each value."""
+    shares = {}
+    for code, value in enumerate(attribute.values):
+        members = attribute.codes == code
+        if members.any():
+            share = float(right[members].mean())
+            units = int(members.sum()) if groups is None else len(np.unique(groups[members]))
             low, high = smoothed_interval(np.array([share]), np.array([units]), 0.95)
-            found[value] = Estimate(share, min(low, share), max(high, share))
-    return found
+            shares[value] = Estimate(share, min(low, share), max(high, share))
+    return shares

@@ -1,4 +1,4 @@
-"""How far a run has come: one record per round, as plain values."""
+"""How far a run has come: one record per round, as plain values; reading them back needs no torch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ class RoundRecord:
     """What happened in one round.
 
     Attributes:
-        stage, round: which; rounds count from 1 in each stage.
-        devices: those that answered. silent: those whose shield could not run, and that sent nothing.
-        losses: mean loss by move. validation: the stage's validation loss, where it has one.
+        stage: the stage's name.
+        round: the round's number in its stage, from 1.
+        devices: how many devices answered.
+        silent: how many of them sent nothing because their shield could not run.
+        losses: mean loss by move.
+        validation: the stage's validation loss, where it has one.
         damage: what the shield, a chain as a whole, did to the updates, averaged over devices: l2, linf, cosine, bytes.
         bytes_up: how much the devices sent.
         utility_only: by attribute that the game hides, how many of the devices lack it or hold one value of it.
@@ -36,7 +39,15 @@ class RoundRecord:
 
 @dataclass
 class Progress:
-    """How far a run has come; everything but tensors, as plain values."""
+    """How far a run has come, as plain values: everything but tensors.
+
+    Attributes:
+        stage: the index of the present stage.
+        round: how many of its rounds have been played.
+        best: the lowest validation loss in this stage.
+        best_round: the round in which it was reached.
+        history: one record per round played, of all stages.
+    """
 
     stage: int = 0
     round: int = 0

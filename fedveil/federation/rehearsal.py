@@ -1,7 +1,7 @@
-"""A rehearsal before the first round: every loss once, on a few records, so that faults are told in words.
+"""A rehearsal before the first round: every loss once, on a few records, so that faults are reported in words.
 
-Networks are in training mode, as they will be. A draw from torch's global state is a fault, too: the same seed would
-give other results, and the engines would differ. And so is a setting that no loss asks for: it is misspelt.
+Networks are in training mode, as in training. A draw from torch's global state is also a fault: the same seed would
+give other results, and the engines would differ. So is a setting that no loss asks for: it must be misspelt.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError, nearest
 from fedveil.data.attribute_data import Split
-from fedveil.federation.dice import fixed_dice
-from fedveil.federation.prepare import CountedDropout
-from fedveil.federation.stacked.situation import Situation
+from fedveil.federation.counted_random import fixed_dice
+from fedveil.federation.records import readable
+from fedveil.federation.replaced_layers import CountedDropout, Situation
+from fedveil.federation.weights import model_of
 from fedveil.games.play import Play
 
 if TYPE_CHECKING:
@@ -27,53 +28,54 @@ if TYPE_CHECKING:
 
 
 def rehearse(run: Run) -> None:
-    """Run every loss on a few records; say which player's shapes do not fit."""
+    """Run every loss on a few records; name the player whose shapes do not fit."""
     modules = _in_training(run)
-    asked: set[str] = set()
+    settings_read: set[str] = set()
     for stage in run.stages:
         rows = _telling_rows(run, stage, Split.TRAIN)
         for move in stage.moves:
             for name, module in modules.items():
                 module.requires_grad_(name in move.players)
             where = f"stage {stage.name!r}, move {move.title!r}"
-            loss, seen = _try(run, stage, move.loss, rows, modules, where, asked)
+            loss, seen = _try(run, stage, move.loss, rows, modules, where, settings_read)
             if loss.shape not in (torch.Size([len(rows)]), torch.Size([])):
                 raise InputError(
                     f"{where}: the loss has shape {tuple(loss.shape)} for {len(rows)} records; "
-                    f"it must give one value per record or one in all{seen}"
+                    f"it must give one value per record or one in total{seen}"
                 )
         if stage.validation is not None:
             held_out = _telling_rows(run, stage, Split.VALIDATION)
             if not len(held_out):
                 raise InputError(f"stage {stage.name!r} selects on validation records, but the data has none")
             where = f"stage {stage.name!r}, validation"
-            loss, seen = _try(run, stage, stage.validation, held_out, run.model().modules, where, asked)
+            loss, seen = _try(run, stage, stage.validation, held_out, model_of(run).modules, where, settings_read)
             if loss.shape != torch.Size([len(held_out)]):
                 raise InputError(
                     f"{where}: the loss has shape {tuple(loss.shape)} for {len(held_out)} records; "
                     f"it must give one value per record{seen}"
                 )
     for name in run.federation.settings:
-        if name not in asked:
-            raise InputError(f"setting {name!r} is read by no loss of {run.game.name}: {nearest(name, sorted(asked))}")
+        if name not in settings_read:
+            hint = nearest(name, sorted(settings_read))
+            raise InputError(f"setting {name!r} is read by no loss of {run.game.name}: {hint}")
 
 
-class _Asked(Mapping[str, Tensor]):
-    """Settings that remember what was asked for."""
+class _Watched(Mapping[str, Tensor]):
+    """Settings that remember which of them were read."""
 
-    def __init__(self, settings: Mapping[str, Tensor], asked: set[str]) -> None:
-        self.settings, self.asked = settings, asked
+    def __init__(self, settings: Mapping[str, Tensor], names_read: set[str]) -> None:
+        self.settings, self.names_read = settings, names_read
 
     def __getitem__(self, name: str) -> Tensor:
-        self.asked.add(name)
+        self.names_read.add(name)
         return self.settings[name]
 
     def __contains__(self, name: object) -> bool:
-        self.asked.add(str(name))
+        self.names_read.add(str(name))
         return name in self.settings
 
     def __iter__(self) -> Iterator[str]:
-        self.asked.update(self.settings)
+        self.names_read.update(self.settings)
         return iter(self.settings)
 
     def __len__(self) -> int:
@@ -87,9 +89,9 @@ def _try(
     rows: IntArray,
     modules: Mapping[str, nn.Module],
     where: str,
-    asked: set[str],
+    settings_read: set[str],
 ) -> tuple[Tensor, str]:
-    """Return the loss of some records, and what went through which player in words."""
+    """Return the loss of some records, and in words which shapes went through which player."""
 
     def send(player: str, inputs: Tensor) -> Tensor:
         if player not in modules:
@@ -105,19 +107,19 @@ def _try(
         name: torch.tensor(run.federation.setting(values, device)).to(run.tensors["x"])
         for name, values in run.federation.settings.items()
     }
-    data = {name: column[few] for name, column in run.readable(stage.reads).items()}
+    data = {name: column[few] for name, column in readable(run, stage.reads).items()}
     numbers = fixed_dice(0, few.device)
     numbers.turn(0, few.shape)
-    play = Play(data, None, _Asked(settings, asked), send, numbers)
-    dice = torch.get_rng_state()
+    play = Play(data, None, _Watched(settings, settings_read), send, numbers)
+    global_state = torch.get_rng_state()
     try:
         loss = function(play)
     except InputError as fault:
         raise type(fault)(f"{where}: {fault}{_seen(play)}") from fault
     except (RuntimeError, ValueError, IndexError, KeyError) as fault:
         raise InputError(f"{where}: the loss does not fit its networks: {fault}{_seen(play)}") from fault
-    if not torch.equal(dice, torch.get_rng_state()):
-        torch.set_rng_state(dice)
+    if not torch.equal(global_state, torch.get_rng_state()):
+        torch.set_rng_state(global_state)
         raise InputError(
             f"{where}: a loss or a network drew from torch's global random state, so that runs could not be repeated; "
             f"use nn.Dropout for dropout (none in attention), play.noise and play.permutation in losses{_seen(play)}"
@@ -126,7 +128,7 @@ def _try(
 
 
 def _in_training(run: Run) -> dict[str, nn.Module]:
-    modules = run.model().modules
+    modules = model_of(run).modules
     for module in modules.values():
         for part in module.train().modules():
             if isinstance(part, CountedDropout):
@@ -135,15 +137,15 @@ def _in_training(run: Run) -> dict[str, nn.Module]:
 
 
 def _telling_rows(run: Run, stage: Stage, split: Split) -> IntArray:
-    """Return a few records of a split, with the highest code of every label that is read among them: it must fit."""
+    """Return a few records of a split, among them the highest code of every label that is read, which must fit."""
     rows = run.federation.data.rows(split)
     if not len(rows):
         return rows
-    labels = [column for name, column in run.readable(stage.reads).items() if name != "x"]
+    labels = [column for name, column in readable(run, stage.reads).items() if name != "x"]
     highest = [rows[int(column.cpu().numpy()[rows].argmax())] for column in labels]
     return np.unique(np.concatenate([rows[:4], np.array(highest, dtype=np.int64)]))
 
 
 def _seen(play: Play) -> str:
-    shapes = "; ".join(f"player {name!r} made {output} of {inputs}" for name, inputs, output in play.calls)
+    shapes = "; ".join(f"player {name!r} turned {inputs} into {output}" for name, inputs, output in play.calls)
     return f" ({shapes})" if shapes else ""

@@ -14,6 +14,8 @@ from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError
 from fedveil.core.randomness import numpy_generator, torch_generator
 from fedveil.data.attribute_data import Split
+from fedveil.federation.weights import model_of
+from fedveil.games.game import ReleasedRecords
 from fedveil.games.play import Play
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.view import Capability, Pool, View
@@ -25,24 +27,22 @@ if TYPE_CHECKING:
 def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatArray:
     """Return what the people of a split send once each: (records, d), in the data's order.
 
-    Where the encoder is a local player, the records are dealt at random to the devices that have played (all local
-    players that a release needs, where any device has), and each is encoded by its own device.
+    Where the encoder is a local player, records are dealt at random to the devices that have played (to those that have
+    all local players that a release needs, if there are any), and each record is encoded by its device.
     """
     function = _released(run, kind)
     rows = run.federation.data.rows(split)
     x = run.judged["x"]
-    # Noise is the same again for the same weights, and new for others: a difference of releases must not cancel it.
+    # Noise repeats for the same weights, and is fresh for others: a difference of releases must not cancel it.
     state = (run.progress.stage, len(run.history))
     values = x.new_zeros(len(rows), 0)
     for device, part in _dealt(run, rows, function):
-        raw = run.model(device).of_x(function, x, rows[part]).flatten(1)
-        whose = -1 if device is None else device
+        sender = -1 if device is None else device
+        raw = model_of(run, device).of_x(function, x, rows[part]).flatten(1)
         context = Context(
-            device=whose,
+            device=sender,
             round=run.progress.round,
-            generator=torch_generator(
-                run.federation.seed, "release", kind, int(split), -1 if device is None else device, *state
-            ),
+            generator=torch_generator(run.federation.seed, "release", kind, int(split), sender, *state),
             data={name: column[torch.from_numpy(rows[part]).to(x.device)] for name, column in run.judged.items()},
             model=run.shared,
         )
@@ -53,13 +53,67 @@ def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatAr
     return values.cpu().numpy().astype(np.float64)
 
 
+class Releases:
+    """What the people of a trained run release, each split computed once: all who judge the run are given these arrays.
+
+    They hold for the run as it is: make new ones after it has been played further.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._computed: dict[tuple[Kind, Split], FloatArray] = {}
+
+    def of(self, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatArray:
+        """Return what `release` returns: (records, d), in the data's order."""
+        if (kind, split) not in self._computed:
+            self._computed[kind, split] = release(self.run, split, kind)
+        return self._computed[kind, split]
+
+
 def senders(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> IntArray:
     """Return which device sends each record of a split; 0 for all where they are encoded alike."""
     rows = run.federation.data.rows(split)
-    owner = np.zeros(len(rows), dtype=np.int64)
+    sender = np.zeros(len(rows), dtype=np.int64)
     for device, part in _dealt(run, rows, _released(run, kind)):
-        owner[part] = 0 if device is None else device
-    return owner
+        sender[part] = 0 if device is None else device
+    return sender
+
+
+def released_records(run: Run, releases: Releases | None = None) -> ReleasedRecords:
+    """Return the representations of all people with their senders; records are dealt to senders at random.
+
+    `releases` are the run's, if they are computed already.
+    """
+    releases = releases or Releases(run)
+    return ReleasedRecords(
+        {split: releases.of(split) for split in Split},
+        {split: senders(run, split) for split in Split},
+        dealt_at_random=True,
+    )
+
+
+def released_view(
+    run: Run, kind: Kind = Kind.REPRESENTATION, *, inputs: bool = False, releases: Releases | None = None
+) -> View:
+    """Let an observer see what was released: it learns from the training people, and attacks the test people.
+
+    With `inputs` the observer also has the records of the people it learns from, as no shield has touched them.
+    `releases` are the run's, if they are computed already.
+    """
+    data, releases = run.federation.data, releases or Releases(run)
+    pools = []
+    for split in Split:
+        rows = data.rows(split)
+        pools.append(
+            Pool(
+                releases.of(split, kind),
+                {name: attribute.take(rows) for name, attribute in data.attributes.items()},
+                None if data.groups is None else data.groups[rows],
+                inputs=data.x[rows].reshape(len(rows), -1) if inputs and split != Split.TEST else None,
+            )
+        )
+    view = View.apart(*pools)
+    return replace(view, grants=view.grants | {Capability.INPUTS}) if inputs else view
 
 
 def _released(run: Run, kind: Kind) -> Callable[[Play], Tensor]:
@@ -72,33 +126,12 @@ def _released(run: Run, kind: Kind) -> Callable[[Play], Tensor]:
     return functions[kind]
 
 
-def released_view(run: Run, kind: Kind = Kind.REPRESENTATION, *, inputs: bool = False) -> View:
-    """Let an observer see what was released: it learns from the training people, and attacks the test people.
-
-    With `inputs` the people that it learns from are its own: it has their records too, as no shield has touched them.
-    """
-    data = run.federation.data
-    pools = []
-    for split in Split:
-        rows = data.rows(split)
-        pools.append(
-            Pool(
-                release(run, split, kind),
-                {name: attribute.take(rows) for name, attribute in data.attributes.items()},
-                None if data.groups is None else data.groups[rows],
-                inputs=data.x[rows].reshape(len(rows), -1) if inputs and split != Split.TEST else None,
-            )
-        )
-    view = View.apart(*pools)
-    return replace(view, grants=view.grants | {Capability.INPUTS}) if inputs else view
-
-
 def _dealt(run: Run, rows: IntArray, function: Callable[[Play], Tensor]) -> list[tuple[int | None, IntArray]]:
     """Return which device encodes which of the rows; None: all alike, by the shared weights."""
     used: set[str] = set()
     if not len(rows):
         return []
-    modules = run.model().modules
+    modules = model_of(run).modules
 
     def spy(player: str, inputs: Tensor) -> Tensor:
         used.add(player)
@@ -106,11 +139,12 @@ def _dealt(run: Run, rows: IntArray, function: Callable[[Play], Tensor]) -> list
 
     with torch.no_grad():
         function(Play({"x": run.tensors["x"][:1]}, None, {}, spy))
-    own = sorted(name for name in used if name in run.local)
-    if not own:
+    local = sorted(name for name in used if name in run.local)
+    if not local:
         return [(None, np.arange(len(rows)))]
-    # With few devices a round one may have played one stage and missed another: who lacks a player sends nothing.
-    whole = set.intersection(*(set(run.local[name].slot_of) for name in own))
-    played = np.array(sorted(whole or run.local[own[0]].slot_of), dtype=np.int64)
-    owner = numpy_generator(run.federation.seed, "deal", len(rows)).choice(played, len(rows))
-    return [(int(device), np.flatnonzero(owner == device)) for device in np.unique(owner)]
+    # With few devices per round a device may have played one stage and missed another: without all players it encodes
+    # nothing, unless no device has them all.
+    complete = set.intersection(*(set(run.local[name].slot_of) for name in local))
+    played = np.array(sorted(complete or run.local[local[0]].slot_of), dtype=np.int64)
+    encoder = numpy_generator(run.federation.seed, "deal", len(rows)).choice(played, len(rows))
+    return [(int(device), np.flatnonzero(encoder == device)) for device in np.unique(encoder)]

@@ -1,4 +1,4 @@
-"""What noise shields spent in a run: how often each device spoke, and what that costs."""
+"""What noise shields have spent in a run: how often each device sent an update, and the ε that this cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def rounds_spoken(run: Run) -> IntArray:
-    """Return in how many rounds so far each device was asked for an update; a silent one is counted, too."""
+    """Return in how many rounds so far each device was asked for an update; rounds in which it sent nothing count."""
     spoken = np.zeros(len(run.federation.partition), dtype=np.int64)
     sharing = {stage.name for stage in run.stages if stage.shared.intersection(stage.players)}
     for record in run.history:
@@ -27,9 +27,9 @@ def rounds_spoken(run: Run) -> IntArray:
 
 
 def spent_in(run: Run) -> tuple[Certificate, ...]:
-    """Return the ε that the device spent that spoke most often; one for each noise shield on the run's updates.
+    """Return the ε spent by the device that was asked most often, for each noise shield on the run's updates.
 
-    Without such a shield there is none to return.
+    Without such a shield the result is empty.
     """
     most = int(rounds_spoken(run).max(initial=0))
     return tuple(

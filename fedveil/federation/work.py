@@ -1,32 +1,30 @@
-"""What one round asks of an engine, and what the engine gives back."""
+"""What one round asks of an engine, and what the engine returns."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
 from fedveil.core.randomness import child_seed, numpy_generator
-from fedveil.games.game import Player, Stage
+from fedveil.federation.records import readable
+from fedveil.federation.weights import Seat
+from fedveil.games.game import Stage
+
+if TYPE_CHECKING:
+    from fedveil.federation.run import Run
 
 
 class DivergedError(InputError):
     """A loss or a weight became NaN or infinite: the round is refused and the last good state kept."""
-
-
-@dataclass(frozen=True)
-class Seat:
-    """A player at the table: its prepared template network and how it learns."""
-
-    template: nn.Module
-    player: Player
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +37,10 @@ class Work:
         data: "x", "y", "u:<name>" of all training records that the stage may read.
         rows: each sampled device's records.
         devices: the sampled devices' numbers.
-        seed, round: where the round's randomness derives from.
-        batch_sizes, epochs: each sampled device's own.
+        seed: the federation's seed, from which with `round` the round's randomness derives.
+        round: the round's number in its stage.
+        batch_sizes: each sampled device's batch size.
+        epochs: each sampled device's passes over its records.
         rate_scales: each sampled device's factor on every learning rate; None: 1 for all.
         settings: per-device hyper-parameters by name, one value per sampled device.
     """
@@ -58,7 +58,7 @@ class Work:
     settings: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def batches(self, position: int) -> IntArray:
-        """Return the record numbers of a device's every step, (steps, batch size), −1 where a batch is partial."""
+        """Return the record numbers of each step of a device, (steps, batch size), −1 where a batch is partial."""
         rows = self.rows[position]
         size = min(int(self.batch_sizes[position]), len(rows))
         epochs = int(self.epochs[position])
@@ -76,17 +76,51 @@ class Work:
         return self._seeds("dropout")
 
     def loss_seeds(self) -> Tensor:
-        """Return one seed per sampled device for what this round's losses draw."""
+        """Return one seed per sampled device for the draws of this round's losses."""
         return self._seeds("losses")
 
     def _seeds(self, purpose: str) -> Tensor:
-        names = [child_seed(self.seed, purpose, self.stage.name, self.round, int(device)) for device in self.devices]
-        return torch.tensor(names, dtype=torch.int64)
+        seeds = [child_seed(self.seed, purpose, self.stage.name, self.round, int(device)) for device in self.devices]
+        return torch.tensor(seeds, dtype=torch.int64)
+
+
+def work_of(run: Run, stage: Stage, number: int, devices: IntArray) -> Work:
+    """Return the work of one round of a stage on some devices of a run."""
+    federation = run.federation
+    sizes, epochs = federation.batch_sizes, federation.local_epochs
+    return Work(
+        stage=stage,
+        seats=run.seats,
+        data=readable(run, stage.reads),
+        rows=[federation.partition.device(int(device)) for device in devices],
+        devices=devices,
+        seed=federation.seed,
+        round=number,
+        batch_sizes=np.full(len(devices), stage.batch_size) if sizes is None else np.asarray(sizes)[devices],
+        epochs=np.full(len(devices), stage.local_epochs) if epochs is None else np.asarray(epochs)[devices],
+        rate_scales=None if federation.rate_scales is None else np.asarray(federation.rate_scales)[devices],
+        settings={name: federation.setting(values, devices) for name, values in federation.settings.items()},
+    )
+
+
+def device_states(run: Run, stage: Stage, devices: IntArray) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return each player's state on some devices, and the optimiser memory of the players that stay there."""
+    states, memories = {}, {}
+    for name in run.seats:
+        if name in run.local and name not in stage.shared:
+            whole = run.local[name].get(devices).to(run.federation.torch_device)
+            size = run.layouts[name].size
+            states[name] = whole[:, :size]
+            if name in stage.players:
+                memories[name] = whole[:, size:]
+        else:
+            states[name] = run.shared[name].expand(len(devices), -1)
+    return states, memories
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a round made of the sampled devices.
+    """What the sampled devices have after a round.
 
     Attributes:
         states: each moving player's flat weights after the round, (devices, size).
@@ -102,7 +136,7 @@ class Outcome:
 
 
 class Engine(ABC):
-    """Plays one round on the sampled devices; two of them do, with the same results."""
+    """Plays one round on the sampled devices. There are two, with the same results."""
 
     name: str
 
@@ -111,13 +145,15 @@ class Engine(ABC):
         """Play a round from the devices' states (all players) and optimiser memories (those that persist)."""
 
     def paths(self, seats: Mapping[str, Seat]) -> dict[str, str]:
-        """Say which path each player's network takes."""
+        """Return which path each player's network takes."""
         return dict.fromkeys(seats, self.name)
 
 
 def refuse_divergence(work: Work, trace: npt.NDArray[np.floating], states: Mapping[str, Tensor]) -> None:
-    """Name the first player, device and step whose loss is not finite; `trace` is (steps, moves, devices), NaN-free
-    where a device did not take part."""
+    """Raise where a loss or a weight is not finite, naming the player, the device and the first such step.
+
+    `trace` holds the losses, (steps, moves, devices), free of NaN where a device did not take part.
+    """
     bad = ~np.isfinite(trace)
     if bad.any():
         step, move, position = (int(i[0]) for i in np.nonzero(bad))

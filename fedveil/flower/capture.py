@@ -1,9 +1,9 @@
-"""Keep what a Flower server receives: an opt-in wrapper around any strategy, for audits of one's own server.
+"""Keep what a Flower server receives: a wrapper around any strategy, with which to audit a server that one runs.
 
-    strategy = capture(FedAvg(...), "captured")        # Message API (flwr.serverapp.strategy) or legacy ones
+    strategy = capture(FedAvg(...), "captured")        # of the Message API (flwr.serverapp.strategy), or legacy
 
-Aggregation is the wrapped strategy's own. The folder holds what the server could have kept anyway: whoever runs the
-server sees every single update, unless SecAgg+ adds them up before.
+The wrapped strategy still aggregates. The folder holds what the server could have kept anyway: whoever runs the server
+sees every single update, unless SecAgg+ adds them up first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, overload
 
+import numpy as np
+import numpy.typing as npt
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.common import parameters_to_ndarrays
 from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy as LegacyStrategy
@@ -21,7 +24,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fedveil.core.errors import InputError
 from fedveil.flower.captured import Reply, write_round
-from fedveil.flower.records import Arrays, Places, RecordsError, arrays_of
+from fedveil.flower.records import Arrays, FlatLayout, RecordsError, arrays_of
 from fedveil.updates.segments import Segment
 
 
@@ -31,19 +34,19 @@ def capture(strategy: Strategy, folder: str | Path) -> CapturingStrategy: ...
 def capture(strategy: LegacyStrategy, folder: str | Path) -> CapturingLegacyStrategy: ...
 def capture(strategy: Strategy | LegacyStrategy, folder: str | Path) -> Strategy | LegacyStrategy:
     """Wrap a strategy so that every reply it receives is kept in a folder, which must be new or empty."""
-    place = Path(folder)
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise InputError(f"{place}: holds something already; give every run's capture a folder of its own")
-    place.mkdir(parents=True, exist_ok=True)
+    path = Path(folder)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{path}: is not empty; give every run's capture a folder of its own")
+    path.mkdir(parents=True, exist_ok=True)
     if isinstance(strategy, Strategy):
-        return CapturingStrategy(strategy, place)
+        return CapturingStrategy(strategy, path)
     if isinstance(strategy, LegacyStrategy):
-        return CapturingLegacyStrategy(strategy, place)
-    raise InputError(f"capture: {type(strategy).__name__} is no Flower strategy")
+        return CapturingLegacyStrategy(strategy, path)
+    raise InputError(f"capture: {type(strategy).__name__} is not a Flower strategy; wrap one, such as FedAvg")
 
 
 class CapturingStrategy(Strategy):
-    """A Message-API strategy whose replies are kept; all decisions stay the wrapped one's."""
+    """A strategy of the Message API whose replies are kept; the wrapped strategy makes all decisions."""
 
     def __init__(self, strategy: Strategy, folder: Path) -> None:
         self.strategy, self.folder = strategy, folder
@@ -52,7 +55,7 @@ class CapturingStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Keep what each node is sent, then ask."""
+        """Remember what each node is sent."""
         return self._remembered(self.strategy.configure_train(server_round, arrays, config, grid))
 
     def aggregate_train(
@@ -66,7 +69,7 @@ class CapturingStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Keep what each node is sent, then ask."""
+        """Remember what each node is sent."""
         return self._remembered(self.strategy.configure_evaluate(server_round, arrays, config, grid))
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -77,13 +80,13 @@ class CapturingStrategy(Strategy):
         return self.strategy.aggregate_evaluate(server_round, received)
 
     def summary(self) -> None:
-        """Say what the wrapped strategy says."""
+        """Log the wrapped strategy's summary."""
         self.strategy.summary()
 
     def _remembered(self, messages: Iterable[Message]) -> list[Message]:
-        asked = list(messages)
-        self._sent = {message.metadata.dst_node_id: _arrays(message) for message in asked}
-        return asked
+        sent = list(messages)
+        self._sent = {message.metadata.dst_node_id: _arrays(message) for message in sent}
+        return sent
 
     def _write(self, kind: str, server_round: int, received: Sequence[Message]) -> None:
         replies, segments = [], tuple[Segment, ...]()
@@ -98,9 +101,9 @@ class CapturingStrategy(Strategy):
                 figures |= numbers
             for settings in message.content.config_records.values():
                 figures |= {key: _plain(value) for key, value in settings.items()}
-            reply, own = _reply(str(node), kind, self._sent.get(node, {}), message, figures)
+            reply, reply_segments = _reply(str(node), kind, self._sent.get(node, {}), message, figures)
             replies.append(reply)
-            segments = own or segments
+            segments = reply_segments or segments
         write_round(self.folder, server_round, kind, [str(node) for node in self._sent], replies, segments)
 
 
@@ -109,13 +112,12 @@ def _reply(
 ) -> tuple[Reply, tuple[Segment, ...]]:
     """Read a reply's arrays; one whose arrays are no update of what was sent is kept as an error."""
     try:
-        came = _joined(sent)
-        reached = _joined(_arrays(message))
-        if not reached:
+        before = _joined(sent)
+        after = _joined(_arrays(message))
+        if not after:
             return Reply(node, kind, figures=figures), ()
-        _check_shapes(came, reached)
-        places = Places.of(came)
-        return Reply(node, kind, places.update(came, reached)[0].numpy(), figures), places.segments
+        update, segments = _update(before, after)
+        return Reply(node, kind, update, figures), segments
     except RecordsError as fault:
         return Reply(node, kind, figures=figures, error=f"no update: {fault}"), ()
 
@@ -125,65 +127,66 @@ def _arrays(message: Message) -> dict[str, Arrays]:
 
 
 def _joined(records: dict[str, Arrays]) -> Arrays:
-    """Put several records' arrays into one, under names that keep them apart; a single record keeps its names."""
+    """Put several records' arrays into one, with the records' names in front; a single record keeps its names."""
     if len(records) == 1:
         return next(iter(records.values()))
-    return {f"{name}.{key}": own for name, arrays in records.items() for key, own in arrays.items()}
+    return {f"{name}.{key}": array for name, arrays in records.items() for key, array in arrays.items()}
 
 
-def _check_shapes(came: Arrays, reached: Arrays) -> None:
-    """Refuse what cannot be told as a difference; types may change on the way, as SecAgg+ makes doubles of singles."""
-    if {key: own.shape for key, own in came.items()} != {key: own.shape for key, own in reached.items()}:
-        raise RecordsError("the arrays that came back are not those that were sent, by name and shape")
+def _update(before: Arrays, after: Arrays) -> tuple[npt.NDArray[np.floating], tuple[Segment, ...]]:
+    """Return after − before and its layout; types may differ, as SecAgg+ turns single precision into double."""
+    if {key: array.shape for key, array in before.items()} != {key: array.shape for key, array in after.items()}:
+        raise RecordsError("the arrays that came back differ in name or shape from those that were sent")
+    layout = FlatLayout.of(before)
+    update: npt.NDArray[np.floating] = layout.update(before, after)[0].numpy()
+    return update, layout.segments
 
 
 class CapturingLegacyStrategy(LegacyStrategy):
-    """A legacy strategy (NumPyClient apps) whose fit results are kept; all decisions stay the wrapped one's."""
+    """A legacy strategy (NumPyClient apps) whose fit results are kept; the wrapped strategy makes all decisions."""
 
     def __init__(self, strategy: LegacyStrategy, folder: Path) -> None:
         self.strategy, self.folder = strategy, folder
         self._sent: dict[str, Arrays] = {}
 
     def initialize_parameters(self, client_manager: ClientManager) -> Any:
-        """Return the wrapped strategy's own."""
+        """Return the wrapped strategy's."""
         return self.strategy.initialize_parameters(client_manager)
 
     def configure_fit(self, server_round: int, parameters: Any, client_manager: ClientManager) -> Any:
-        """Keep what each node is sent, then ask."""
-        asked = self.strategy.configure_fit(server_round, parameters, client_manager)
-        self._sent = {_node(client): _numbered(instruction.parameters) for client, instruction in asked}
-        return asked
+        """Remember what each node is sent."""
+        instructions = self.strategy.configure_fit(server_round, parameters, client_manager)
+        self._sent = {_node(client): _numbered(instruction.parameters) for client, instruction in instructions}
+        return instructions
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
         """Keep every result, then aggregate."""
         replies, segments = [], tuple[Segment, ...]()
         for client, result in results:
             node = _node(client)
-            figures = {"num-examples": result.num_examples, **{key: _plain(own) for key, own in result.metrics.items()}}
-            came, reached = self._sent.get(node, {}), _numbered(result.parameters)
+            metrics = {key: _plain(value) for key, value in result.metrics.items()}
+            figures = {"num-examples": result.num_examples, **metrics}
             try:
-                _check_shapes(came, reached)
-                places = Places.of(came)
-                segments = places.segments
-                replies.append(Reply(node, "train", places.update(came, reached)[0].numpy(), figures))
+                update, segments = _update(self._sent.get(node, {}), _numbered(result.parameters))
+                replies.append(Reply(node, "train", update, figures))
             except RecordsError as fault:
                 replies.append(Reply(node, "train", figures=figures, error=f"no update: {fault}"))
         for failure in failures:
-            node, what = (_node(failure[0]), "refused") if isinstance(failure, tuple) else ("unknown", str(failure))
-            replies.append(Reply(node, "train", error=what))
+            node, why = (_node(failure[0]), "refused") if isinstance(failure, tuple) else ("unknown", str(failure))
+            replies.append(Reply(node, "train", error=why))
         write_round(self.folder, server_round, "train", list(self._sent), replies, segments)
         return self.strategy.aggregate_fit(server_round, results, failures)
 
     def configure_evaluate(self, server_round: int, parameters: Any, client_manager: ClientManager) -> Any:
-        """Return the wrapped strategy's own."""
+        """Return the wrapped strategy's."""
         return self.strategy.configure_evaluate(server_round, parameters, client_manager)
 
     def aggregate_evaluate(self, server_round: int, results: Any, failures: Any) -> Any:
-        """Return the wrapped strategy's own."""
+        """Return the wrapped strategy's."""
         return self.strategy.aggregate_evaluate(server_round, results, failures)
 
     def evaluate(self, server_round: int, parameters: Any) -> Any:
-        """Return the wrapped strategy's own."""
+        """Return the wrapped strategy's."""
         return self.strategy.evaluate(server_round, parameters)
 
 
@@ -192,9 +195,7 @@ def _node(client: ClientProxy) -> str:
 
 
 def _numbered(parameters: Any) -> Arrays:
-    from flwr.common import parameters_to_ndarrays
-
-    return {str(place): own for place, own in enumerate(parameters_to_ndarrays(parameters))}
+    return {str(index): array for index, array in enumerate(parameters_to_ndarrays(parameters))}
 
 
 def _plain(value: Any) -> Any:

@@ -1,10 +1,10 @@
-"""What a real server received, in a folder: updates as safetensors, all else as JSON; nothing in it is ever executed.
+"""What a real server received, in a folder: updates as safetensors, the rest as JSON; nothing in it is ever executed.
 
     train-00001.safetensors   "updates" (n, d): what each node sent, minus the weights that it was sent
-    train-00001.json          the round's replies: node, row of its update or why there is none, figures beside it
-    evaluate-00001.json       the same of evaluations
+    train-00001.json          the round's replies: node, row of its update or why there is none, figures
+    evaluate-00001.json       the same for evaluations
 
-Every round is written when its replies are there, whole or not at all; a server that is killed leaves earlier rounds.
+A round is written once its replies have arrived, whole or not at all; a server that is killed leaves earlier rounds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedveil.core.errors import InputError
 from fedveil.core.files import write_atomically
 from fedveil.data.attribute import Attribute
 from fedveil.data.tables import column, read_table
-from fedveil.federation.update_features import by_sender, centred_by_round
+from fedveil.federation.recording import by_sender, centred_by_round
 from fedveil.updates.features import features
 from fedveil.updates.segments import Segment
 from fedveil.view import EVERY_OBSERVER, Capability, View
@@ -39,7 +39,7 @@ NODE = "node"
 
 @dataclass(frozen=True)
 class Reply:
-    """One reply: who, what kind of message, the update where there is one, figures, and the error if it was one."""
+    """One reply: its node, the kind of message, the update (if any), figures, and the error (if any)."""
 
     node: str
     kind: str
@@ -51,20 +51,20 @@ class Reply:
 def write_round(
     folder: Path, number: int, kind: str, sent: Sequence[str], replies: Sequence[Reply], segments: Sequence[Segment]
 ) -> None:
-    """Write one round's replies; `sent` names the nodes that were asked."""
+    """Write one round's replies; `sent` names the nodes that were sent a message."""
     stem = f"{kind}-{number:05d}"
-    told: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     rows: list[npt.NDArray[np.floating]] = []
     for reply in replies:
-        told.append({"node": reply.node, "row": None, "figures": dict(reply.figures or {}), "error": reply.error})
+        entries.append({"node": reply.node, "row": None, "figures": dict(reply.figures or {}), "error": reply.error})
         if reply.update is not None:
-            told[-1]["row"] = len(rows)
+            entries[-1]["row"] = len(rows)
             rows.append(reply.update)
     if rows:
         write_atomically(folder / f"{stem}.safetensors", save({"updates": np.stack(rows)}))
     layout = [{"player": s.player, "name": s.name, "shape": list(s.shape), "statistic": s.statistic} for s in segments]
-    about = {"format": FORMAT, "round": number, "asked": list(sent), "replies": told, "segments": layout}
-    write_atomically(folder / f"{stem}.json", json.dumps(about, indent=1, allow_nan=True))
+    content = {"format": FORMAT, "round": number, "asked": list(sent), "replies": entries, "segments": layout}
+    write_atomically(folder / f"{stem}.json", json.dumps(content, indent=1, allow_nan=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +73,10 @@ class Captured:
 
     Attributes:
         updates: (n, d).
-        nodes: the sender of each.
-        rounds: the round of each.
+        nodes: the sender of each update.
+        rounds: the round of each update.
         segments: the tensors of an update.
-        replies: every reply, also those without an update, with its round ("round") and kind ("kind").
+        replies: every reply, including those without an update, with its round ("round") and kind ("kind").
         asked: the nodes that were sent a message, by kind and round.
     """
 
@@ -90,11 +90,11 @@ class Captured:
     @classmethod
     def load(cls, folder: str | Path) -> Captured:
         """Read a capture's folder."""
-        place = Path(folder)
-        files = sorted(place.glob("*-[0-9]*.json"))
+        path = Path(folder)
+        files = sorted(path.glob("*-[0-9]*.json"))
         if not files:
             raise InputError(
-                f"{place}: is a directory, but no capture (no train-….json in it); give a file, or the folder that a "
+                f"{path}: is a directory, but not a capture (no train-….json in it); give a file, or the folder that a "
                 "server wrote"
             )
         updates: list[npt.NDArray[np.floating]] = []
@@ -104,14 +104,14 @@ class Captured:
         asked: dict[tuple[str, int], tuple[str, ...]] = {}
         segments: tuple[Segment, ...] = ()
         for file in files:
-            about, rows = _read(file)
-            kind, number = file.stem.rpartition("-")[0], int(about["round"])
-            asked[kind, number] = tuple(about["asked"])
-            own = _segments(about["segments"])
-            if own and segments and own != segments:
+            content, rows = _read(file)
+            kind, number = file.stem.rpartition("-")[0], int(content["round"])
+            asked[kind, number] = tuple(content["asked"])
+            layout = _segments(content["segments"])
+            if layout and segments and layout != segments:
                 raise InputError(f"{file}: its tensors are not those of earlier rounds; capture each run on its own")
-            segments = own or segments
-            for reply in about["replies"]:
+            segments = layout or segments
+            for reply in content["replies"]:
                 replies.append({**reply, "round": number, "kind": kind})
                 if reply["row"] is not None:
                     updates.append(rows[reply["row"]])
@@ -125,20 +125,21 @@ class Captured:
         return pd.factorize(np.array(self.nodes, dtype=object))[0].astype(np.int64)
 
     def attributes(self, values: Mapping[str, Mapping[str, object]], bins: int = 3) -> dict[str, Attribute]:
-        """Return each update's attributes from what is known of nodes: name → node → value.
+        """Return each update's attributes, given each node's: name → node → value.
 
-        A node that is not named carries no value, and is neither learnt from nor scored.
+        A node without a value is neither learnt from nor scored.
         """
-        for name, known in values.items():
-            if not set(map(str, known)) & set(self.nodes):
+        attributes = {}
+        for name, by_node in values.items():
+            value_of = {str(node): value for node, value in by_node.items()}
+            if not set(value_of) & set(self.nodes):
                 raise InputError(
-                    f"{name!r}: none of its {len(known)} nodes has sent an update; nodes are ids like "
+                    f"{name!r}: none of its {len(value_of)} nodes has sent an update; nodes are ids like "
                     f"{self.nodes[0] if self.nodes else '(none were captured)'}"
                 )
-        return {
-            name: Attribute.from_column(name, pd.Series([_by_text(known).get(node) for node in self.nodes]), bins)
-            for name, known in values.items()
-        }
+            column_of_values = pd.Series([value_of.get(node) for node in self.nodes])
+            attributes[name] = Attribute.from_column(name, column_of_values, bins)
+        return attributes
 
     def view(
         self,
@@ -150,13 +151,13 @@ class Captured:
         bins: int = 3,
         seed: int = 0,
     ) -> View:
-        """Let the server that wrote the capture look at it: some nodes are known to it, the others its victims.
+        """Return the view of the server that wrote the capture: it knows some nodes, and the others are its victims.
 
         Args:
-            values: what the auditor knows of nodes, for training the attacker and scoring it: name → node → value.
+            values: the nodes' attributes, for training the attacker and scoring it: name → node → value.
             how: which features of an update; see `fedveil.updates.features`.
-            by_node: take the mean over a node's rounds, one vector each.
-            centred: take each round's mean away, which tells nothing of one sender.
+            by_node: use the mean over a node's rounds, one vector per node.
+            centred: subtract each round's mean, which says nothing about a single sender.
             bins: quantile classes of a continuous attribute.
             seed: of the split into known nodes and victims.
         """
@@ -180,37 +181,33 @@ def read_node_values(path: str | Path, name: str) -> dict[str, object]:
     texts = [str(node) for node in nodes]
     if len(set(texts)) < len(texts):
         twice = next(node for node in texts if texts.count(node) > 1)
-        raise InputError(f"{path}: node {twice} stands in more than one row; name each once")
+        raise InputError(f"{path}: node {twice} is in more than one row; name each once")
     return {node: value for node, value in zip(texts, values, strict=True) if not pd.isna(value)}
 
 
-def _by_text(known: Mapping[str, object]) -> dict[str, object]:
-    return {str(node): value for node, value in known.items()}
-
-
 def _segments(layout: Sequence[Mapping[str, Any]]) -> tuple[Segment, ...]:
-    found: list[Segment] = []
+    segments: list[Segment] = []
     for entry in layout:
-        start = found[-1].stop if found else 0
+        start = segments[-1].stop if segments else 0
         shape = tuple(int(size) for size in entry["shape"])
-        found.append(Segment(str(entry["player"]), str(entry["name"]), shape, start, bool(entry["statistic"])))
-    return tuple(found)
+        segments.append(Segment(str(entry["player"]), str(entry["name"]), shape, start, bool(entry["statistic"])))
+    return tuple(segments)
 
 
 def _read(file: Path) -> tuple[dict[str, Any], npt.NDArray[np.floating]]:
     try:
-        about = json.loads(file.read_text(encoding="utf-8"))
-        if about.get("format") != FORMAT:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if content.get("format") != FORMAT:
             raise InputError(f"{file}: not a capture of this version of fedveil")
         rows: npt.NDArray[np.floating] = np.zeros((0, 0))
-        if any(reply["row"] is not None for reply in about["replies"]):
+        if any(reply["row"] is not None for reply in content["replies"]):
             rows = load_file(file.with_suffix(".safetensors"))["updates"]
-        for reply in about["replies"]:
+        for reply in content["replies"]:
             if reply["row"] is not None and not 0 <= reply["row"] < len(rows):
                 raise InputError(f"{file}: a reply names row {reply['row']} of {len(rows)}; the capture is damaged")
-        if len(rows) and rows.shape[1] != sum(int(np.prod(entry["shape"])) for entry in about["segments"]):
-            raise InputError(f"{file}: its updates have {rows.shape[1]} numbers, its tensors another count")
-        return about, rows
+        if len(rows) and rows.shape[1] != sum(int(np.prod(entry["shape"])) for entry in content["segments"]):
+            raise InputError(f"{file}: its updates have {rows.shape[1]} numbers, but its tensors do not; it is damaged")
+        return content, rows
     except InputError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as fault:

@@ -1,9 +1,9 @@
-"""Ledger: what a site has sent, one JSON line each, in a chain of hashes; kept at the site, read before all else.
+"""Ledger: what a site has sent, one JSON line per message, in a chain of hashes; kept at the site.
 
-Each entry holds the hash of the one before it and its own. A second file, the head, says how many there are and what
-the last hash is. So entries that were edited, dropped, reordered or cut off at the end are noticed, and so is one file
-without the other. Whoever may write both files can make up a new chain: a ledger guards against accidents, and against
-everybody who may write only one of them. It cannot notice that the whole disk was set back to an earlier day.
+Each entry holds the hash of the entry before it and its own. A second file, the head, holds the number of entries and
+the last hash. So entries that were edited, dropped, reordered or cut off at the end are detected, and so is one file
+without the other. Whoever can write both files can invent a new chain: a ledger guards against accidents, and against
+everybody who can write only one of the files. It cannot detect that the whole disk was restored to an earlier state.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from fedveil.core.files import sync, write_atomically
 from fedveil.flower.spending import Cost
 
 START = "0" * 64
-"""What stands before the first entry."""
+"""The "hash" before the first entry."""
 
 Sent = Literal["update", "figures"]
 
 
 class LedgerError(InputError):
-    """A ledger that cannot be relied on, or not be written: nothing is sent."""
+    """A ledger that cannot be relied on or written: nothing is sent."""
 
 
 class Totals(BaseModel):
-    """What has been spent up to an entry and with it; epsilon is None where it is infinite."""
+    """What has been spent up to and including an entry; epsilon is None if it is infinite."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -53,15 +53,15 @@ class Entry(BaseModel):
 
     Attributes:
         number: from 1 on.
-        time: of writing, in UTC.
-        run, message: Flower's numbers of the run and of the message that was answered.
+        time: when it was written, in UTC.
+        run, message: Flower's ids of the run and of the message that was answered.
         kind: an update, or figures alone.
-        shield: what an update went through.
+        shield: the shield that an update went through.
         costs: what it cost in differential privacy.
         told: the names of the figures that left.
-        totals: what is spent with this.
+        totals: what has been spent, this entry included.
         policy: SHA-256 of the site's policy file at the time.
-        previous, hash: of the entry before, and of this one.
+        previous, hash: hashes of the entry before and of this one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -86,12 +86,13 @@ class Entry(BaseModel):
 
 @dataclass(frozen=True)
 class Reading:
-    """A ledger that holds together.
+    """The content of a ledger whose chain holds.
 
     Attributes:
         entries: in order.
-        size: how many bytes of the file they take; more than that was never finished, and nothing left for it.
-        ahead: the last entry is not in the head yet: work was cut off between the two; it counts.
+        size: how many bytes of the file they take; what follows is an entry whose writing was interrupted, and for
+            which no message left.
+        ahead: the last entry is not in the head yet: writing was interrupted between the two files; it counts.
     """
 
     entries: tuple[Entry, ...]
@@ -105,35 +106,35 @@ class Reading:
 
     @property
     def costs(self) -> list[Cost]:
-        """What all updates cost."""
+        """The costs of all updates."""
         return [cost for entry in self.entries if entry.kind == "update" for cost in entry.costs]
 
     def count(self, kind: Sent) -> int:
-        """Return how many messages of a kind left."""
+        """Return how many messages of one kind left."""
         return sum(entry.kind == kind for entry in self.entries)
 
 
 _held: set[tuple[str, int]] = set()
-"""Ledgers that a thread of this process holds: a second mod inside the first would wait for itself."""
+"""Ledgers that a thread of this process holds: a second mod inside the first would wait for it forever."""
 
 
 class Ledger:
-    """A ledger's two files, `FILE` and `FILE.head`, and their lock.
+    """A ledger: two files, `FILE` and `FILE.head`, and their lock.
 
     Attributes:
         path: the file of entries.
-        wait: for how many seconds another process may hold the ledger before this gives up.
+        wait: how many seconds to wait for another process that holds the ledger.
     """
 
     def __init__(self, path: str | Path, wait: float = 10.0) -> None:
-        # Files that links lead to have one lock and one head, whatever they are called.
+        # Links are followed, so that one file has one lock and one head under all its names.
         self.path, self.wait = Path(os.path.realpath(path)), wait
         self.head = self.path.with_name(f"{self.path.name}.head")
         self._seen: tuple[bytes | None, bytes | None, Reading] | None = None
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Hold the ledger: from before the work for a message until its entry is written."""
+        """Hold the ledger, from before the work for a message until its entry is written."""
         key = (str(self.path), threading.get_ident())
         if key in _held:
             raise LedgerError(f"{self.path}: two mods of this app both claim this ledger; keep one shield_mod")
@@ -155,9 +156,9 @@ class Ledger:
 
     def read(self) -> Reading:
         """Read the ledger and check all of it."""
-        # The head first: who reads while a node writes finds an entry that the head does not count yet, never too few.
+        # The head is read first: during a write there may be an entry that the head does not count, but never too few.
         head, content = _content(self.head), _content(self.path)
-        if self._seen is None or self._seen[:2] != (content, head):  # what was checked before need not be again
+        if self._seen is None or self._seen[:2] != (content, head):  # unchanged files are not checked again
             self._seen = (content, head, self._checked(content, head))
         return self._seen[2]
 
@@ -171,7 +172,7 @@ class Ledger:
             if count:
                 raise LedgerError(f"{self.path}: is missing, and its head counts {count} entries; bring it back")
             content = b""
-        lines = content.split(b"\n")[:-1]  # what follows the last line break was never finished
+        lines = content.split(b"\n")[:-1]  # what follows the last line break was interrupted
         entries: list[Entry] = []
         for line in lines:
             entries.append(self._entry(line, len(entries) + 1, entries[-1].hash if entries else START))
@@ -185,8 +186,8 @@ class Ledger:
 
     def _headed(self, head: bytes) -> tuple[int, str]:
         try:
-            found = json.loads(head)
-            count, last = found["count"], found["hash"]
+            content = json.loads(head)
+            count, last = content["count"], content["hash"]
             if head != _head(count, last) or type(count) is not int or type(last) is not str or count < 0:
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -197,7 +198,7 @@ class Ledger:
         try:
             entry = Entry.model_validate_json(line)
             same = line == _canonical(entry) and entry.sealed().hash == entry.hash
-        except ValueError:  # no JSON, other fields, or a number that is none
+        except ValueError:  # not JSON, other fields, or a value that is not a number
             raise LedgerError(f"{self.path}: line {number} is no entry of a ledger, or was changed") from None
         if entry.number != number or entry.previous != previous:
             raise LedgerError(f"{self.path}: line {number} does not follow from the one before: dropped or reordered")
@@ -205,29 +206,29 @@ class Ledger:
             raise LedgerError(f"{self.path}: line {number} was changed: its hash is another")
         return entry
 
-    def begin(self, known: Reading) -> None:
-        """Make the head of a new ledger, and finish one that work was cut off at; tells early what cannot be written.
+    def begin(self, reading: Reading) -> None:
+        """Write the head of a new ledger, or of one whose writing was interrupted; fails early if it is not writable.
 
         Call it while the ledger is claimed.
         """
-        if known.ahead or not self.head.exists():
-            self._write_head(known)
+        if reading.ahead or not self.head.exists():
+            self._write_head(reading)
 
-    def append(self, known: Reading, **facts: Any) -> Reading:
-        """Write one entry behind those that are known; it is on the disk, and in the head, when this returns.
+    def append(self, reading: Reading, **facts: Any) -> Reading:
+        """Write one entry after those that were read; it is on the disk, and in the head, when this returns.
 
-        Call it while the ledger is claimed. Where it fails nothing may be sent; the entry counts if it got as far as
-        the disk: a crash counts a message too many, never one too few.
+        Call it while the ledger is claimed. If it fails nothing may be sent; the entry counts if it reached the disk:
+        a crash may count one message too many, but never one too few.
         """
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        entry = Entry(number=len(known.entries) + 1, time=now, previous=known.last, **facts).sealed()
+        entry = Entry(number=len(reading.entries) + 1, time=now, previous=reading.last, **facts).sealed()
         line = _canonical(entry) + b"\n"
         try:
             new = not self.path.exists()
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
-                os.ftruncate(handle, known.size)  # an entry that was never finished
-                os.lseek(handle, known.size, os.SEEK_SET)
+                os.ftruncate(handle, reading.size)  # drops an entry whose writing was interrupted
+                os.lseek(handle, reading.size, os.SEEK_SET)
                 if os.write(handle, line) != len(line):
                     raise OSError(errno.ENOSPC, "no space left")
                 os.fsync(handle)
@@ -237,7 +238,7 @@ class Ledger:
                 sync(self.path.parent)
         except OSError as fault:
             raise LedgerError(f"{self.path}: cannot be written ({fault.strerror}); nothing is sent") from fault
-        written = Reading((*known.entries, entry), known.size + len(line))
+        written = Reading((*reading.entries, entry), reading.size + len(line))
         self._write_head(written)
         return written
 
@@ -249,7 +250,7 @@ class Ledger:
 
 
 def _canonical(entry: Entry, seal: bool = True) -> bytes:
-    """Return an entry's one spelling: a line that says the same in another way was changed."""
+    """Return an entry's only valid spelling: a line that spells the same entry in another way was changed."""
     plain = entry.model_dump(exclude=None if seal else {"hash"})
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 

@@ -1,4 +1,4 @@
-"""A Flower deployment on one machine: SuperLink and SuperNodes as processes that talk over 127.0.0.1 alone."""
+"""A Flower deployment on one machine: SuperLink, SuperNodes and runs of apps, over 127.0.0.1 alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from typing import Self
 
 from fedveil.core.errors import InputError
 from fedveil.flower import processes
-from fedveil.flower.app_run import AppRun, RunningApp, read_log, tail
 
 Setting = str | int | float | bool
 NodeConfig = Mapping[str, Setting]
@@ -26,24 +25,106 @@ NodeConfig = Mapping[str, Setting]
 _NAME = "loopback"
 _HOST = "127.0.0.1"
 _ATTEMPTS = 3
-"""A port that was free a moment ago may be taken when a process asks for it: so often another one is tried."""
+"""How many ports are tried: one that was free a moment ago may be taken when the process opens it."""
+
+_SHOWN = 12
+"""How many of a log's last lines an error message shows."""
+
+Flwr = Callable[..., str]
+"""A function that runs `flwr` with its arguments and returns what was printed."""
 
 _QUIET = {
-    # Nothing is reported, nothing is looked up, nothing is fetched; addresses of this machine need no proxy.
+    # Nothing is reported, looked up or fetched; addresses of this machine need no proxy.
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "NO_PROXY": f"{_HOST},localhost",
     "no_proxy": f"{_HOST},localhost",
-    # On one machine a question costs nothing: tasks are fetched sooner than once a second.
+    # Polling costs nothing on one machine: tasks are fetched more often than once a second.
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3",
     "PYTHONUNBUFFERED": "1",
 }
 
 
+@dataclass(frozen=True)
+class AppRun:
+    """A run that has ended: its id, its status in `flwr list` (such as finished:completed), and its log."""
+
+    id: int
+    status: str
+    log: str
+
+    @property
+    def completed(self) -> bool:
+        """Whether the app ran to its end without an error."""
+        return self.status == "finished:completed"
+
+
+@dataclass
+class RunningApp:
+    """A run in progress, with the `flwr run --stream` that writes its log."""
+
+    stream: subprocess.Popen[bytes]
+    log_file: Path
+    superlink: str
+    flwr: Flwr
+
+    @property
+    def log(self) -> str:
+        """What the ServerApp has logged so far."""
+        return read_log(self.log_file)
+
+    @property
+    def id(self) -> int | None:
+        """The run's id; None until the SuperLink has accepted the app."""
+        return _number_after("Successfully started run", self.log)
+
+    def wait_for(self, text: str, timeout: float) -> None:
+        """Wait until the log holds a text, for steps that depend on how far the app is."""
+        end = time.monotonic() + timeout
+        while text not in self.log:
+            if time.monotonic() > end or self.stream.poll() is not None:
+                raise InputError(f"the app's log did not show {text!r} within {timeout:g} s; it ends: {tail(self.log)}")
+            time.sleep(0.1)
+
+    def wait(self, timeout: float, *, check: bool = True) -> AppRun:
+        """Wait for the run to end; one that takes longer than `timeout` seconds is stopped, which is an error.
+
+        Args:
+            timeout: in seconds.
+            check: raise an error if the run did not complete.
+        """
+        try:
+            self.stream.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            raise InputError(
+                f"the Flower app did not end within {timeout:g} s and was stopped; its log ends: {tail(self.log)}"
+            ) from None
+        run = self.id
+        if run is None:
+            raise InputError(f"the SuperLink did not accept the Flower app: {tail(self.log)}")
+        ended = AppRun(run, self._status(run), self.log)
+        if check and not ended.completed:
+            raise InputError(f"the Flower app ended as {ended.status}; its log ends: {tail(ended.log)}")
+        return ended
+
+    def stop(self) -> None:
+        """End the run on the SuperLink and stop following it."""
+        if self.stream.poll() is None:
+            self.stream.terminate()
+            self.stream.wait()
+        if self.id is not None:
+            self.flwr("stop", str(self.id), self.superlink, "--format", "json")
+
+    def _status(self, run: int) -> str:
+        listed = json.loads(self.flwr("list", self.superlink, "--run-id", str(run), "--format", "json"))
+        return str(listed["runs"][0]["status"])
+
+
 @dataclass
 class Node:
-    """A SuperNode: its process, what it was started with, its log, and its id once the SuperLink has admitted it."""
+    """A SuperNode: its process, its node config, its log, and its id once the SuperLink has admitted it."""
 
     name: str
     config: NodeConfig
@@ -52,24 +133,23 @@ class Node:
 
     @property
     def id(self) -> int | None:
-        """The id that the SuperLink has given it; None while it is not admitted."""
-        found = re.search(r"SuperNode ID: (\d+)", read_log(self.log))
-        return int(found.group(1)) if found else None
+        """The id that the SuperLink has given it; None until it is admitted."""
+        return _number_after("SuperNode ID:", read_log(self.log))
 
 
 @dataclass
 class Loopback:
-    """Run Flower apps on a SuperLink and SuperNodes of their own; leaving the block stops every process by its id.
+    """A SuperLink with SuperNodes, on which to run Flower apps; leaving the block stops every process by its id.
 
     Args:
-        folder: where configurations, keys, certificates and logs are written; every party has its own FLWR_HOME in it.
-        nodes: the SuperNodes' node configs, one each.
-        tls: encrypt, with certificates made for this deployment.
-        authenticate: admit only SuperNodes whose public key the SuperLink was told beforehand; takes TLS for granted.
-        patience: seconds within which the SuperLink and each node must be there.
+        folder: where configurations, keys, certificates and logs are written; each party has a FLWR_HOME in it.
+        nodes: the node config of each SuperNode.
+        tls: encrypt, with certificates created for this deployment.
+        authenticate: admit only SuperNodes whose public key was registered with the SuperLink; implies TLS.
+        patience: seconds within which the SuperLink and each node must be ready.
 
-    Over plain HTTP whoever may open a port of this machine may also run an app on the SuperLink; with TLS and
-    authentication nobody but the registered nodes joins, though apps may still be sent in by anybody on the machine.
+    Over plain HTTP, everybody who can reach a port of this machine can join, and run apps on the SuperLink. With
+    authentication only registered nodes join, but apps can still be submitted by everybody on the machine.
     """
 
     folder: Path
@@ -102,9 +182,8 @@ class Loopback:
                 self._certificates = write_certificates(self.folder / "certificates")
             self._start_superlink()
             self._write_connection()
-            # All are started before the first is waited for: each takes seconds to load.
-            waiting = [self.start_node(config, wait=False) for config in self.nodes]
-            for node in waiting:
+            # All nodes are started before any is waited for: each takes seconds to load.
+            for node in [self.start_node(config, wait=False) for config in self.nodes]:
                 self.wait_for(node)
         except BaseException:
             self.stop()
@@ -123,7 +202,7 @@ class Loopback:
         self._streams, self._superlink = [], None
 
     def start_node(self, config: NodeConfig, *, wait: bool = True, authenticated: bool = True) -> Node:
-        """Start a SuperNode; where the deployment authenticates, its key is made and told to the SuperLink first.
+        """Start a SuperNode; if the deployment authenticates, its key is created and registered first.
 
         Args:
             config: its node config.
@@ -149,25 +228,25 @@ class Loopback:
         return node
 
     def wait_for(self, node: Node) -> None:
-        """Wait until the SuperLink has admitted a node; say why where it is not."""
+        """Wait until the SuperLink has admitted a node; the error says why it was not."""
         if not self._within(lambda: node.id is not None, node.process):
-            said = tail(read_log(node.log))
-            raise InputError(f"Flower's SuperNode {node.name} was not admitted within {self.patience:g} s: {said}")
+            log = tail(read_log(node.log))
+            raise InputError(f"Flower's SuperNode {node.name} was not admitted within {self.patience:g} s: {log}")
 
     def kill_node(self, node: Node) -> None:
-        """Kill a SuperNode and what it runs with SIGKILL, as a machine that loses its power."""
+        """Kill a SuperNode and what it runs with SIGKILL, as if its machine lost power."""
         processes.kill(node.process)
 
     def run_app(
         self, app: Path, run_config: Mapping[str, Setting] | None = None, timeout: float = 600.0, *, check: bool = True
     ) -> AppRun:
-        """Run an app with `flwr run` and wait for its end; `check` refuses one that did not complete."""
+        """Run an app with `flwr run` and wait for its end; with `check`, one that did not complete is an error."""
         return self.start_app(app, run_config).wait(timeout, check=check)
 
     def start_app(self, app: Path, run_config: Mapping[str, Setting] | None = None) -> RunningApp:
-        """Send an app in with `flwr run` and return at once."""
+        """Submit an app with `flwr run` and return at once."""
         if not (Path(app) / "pyproject.toml").is_file():
-            raise InputError(f"{app} holds no Flower app: there is no pyproject.toml in it")
+            raise InputError(f"{app}: holds no Flower app (no pyproject.toml); give an app's folder")
         name = f"run-{len(self._streams)}"
         command = [_script("flwr"), "run", str(Path(app).resolve()), _NAME, "--stream"]
         if run_config:
@@ -190,20 +269,20 @@ class Loopback:
             if self.authenticate:
                 command += ["--enable-supernode-auth"]
             self._superlink = self._launch("superlink", command)
-            if self._within(self._answers, self._superlink):
+            if self._within(self._superlink_is_ready, self._superlink):
                 return
-            said = read_log(self._log("superlink"))
+            log = read_log(self._log("superlink"))
             processes.stop([self._superlink])
-            if "address already in use" not in said:
+            if "address already in use" not in log:
                 break
-        raise InputError(f"Flower's SuperLink did not start within {self.patience:g} s on {self.address}: {tail(said)}")
+        raise InputError(f"Flower's SuperLink did not start within {self.patience:g} s on {self.address}: {tail(log)}")
 
-    def _answers(self) -> bool:
-        # Its own word: that something listens on the port may be another process's doing.
+    def _superlink_is_ready(self) -> bool:
+        # By its log: an open port may be another process's.
         return "Uvicorn running on" in read_log(self._log("superlink"))
 
     def _write_connection(self) -> None:
-        """Tell `flwr` where the SuperLink is, in a FLWR_HOME of its own."""
+        """Write where the SuperLink is to a FLWR_HOME for `flwr`."""
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
         secured = f"root-certificates = {_toml(str(self._certificates.authority))}" if self.tls else "insecure = true"
@@ -214,24 +293,24 @@ class Loopback:
     def _trust(self) -> list[str]:
         return ["--root-certificates", str(self._certificates.authority)] if self.tls else ["--insecure"]
 
-    def _within(self, there: Callable[[], bool], process: subprocess.Popen[bytes]) -> bool:
-        """Wait until something is there; False where the process has ended or patience has."""
+    def _within(self, is_ready: Callable[[], bool], process: subprocess.Popen[bytes]) -> bool:
+        """Wait until something is ready; False if the process has ended or patience runs out."""
         end = time.monotonic() + self.patience
         while time.monotonic() < end:
             if process.poll() is not None:
                 return False
-            if there():
+            if is_ready():
                 return True
             time.sleep(0.1)
         return False
 
     def _launch(self, name: str, command: Sequence[str], home: str | None = None) -> subprocess.Popen[bytes]:
-        place = self.folder / (home or name)
-        place.mkdir(parents=True, exist_ok=True)
-        return processes.start(command, _environment(place), place, self._log(name))
+        folder = self.folder / (home or name)
+        folder.mkdir(parents=True, exist_ok=True)
+        return processes.start(command, _environment(folder), folder, self._log(name))
 
     def _write_settings(self, name: str, settings: Mapping[str, Setting]) -> Path:
-        """Write settings to a file: on a command line Flower's own quoting would lose some texts."""
+        """Write settings to a file: on a command line Flower's quoting would lose some texts."""
         path = self.folder / f"{name}.toml"
         path.write_text("".join(f"{key} = {_toml(value)}\n" for key, value in settings.items()), encoding="utf-8")
         return path
@@ -253,8 +332,8 @@ class Loopback:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            said = f"flwr {' '.join(arguments[:2])} did not answer within {self.patience:g} s"
-            raise InputError(f"{said}; the machine may be too busy: give more patience") from None
+            what = f"flwr {' '.join(arguments[:2])} did not answer within {self.patience:g} s"
+            raise InputError(f"{what}; the machine may be too busy: increase patience") from None
         if done.returncode:
             raise InputError(f"flwr {' '.join(arguments[:2])} failed: {tail(done.stdout + done.stderr)}")
         return done.stdout
@@ -263,24 +342,45 @@ class Loopback:
 def _environment(home: Path) -> dict[str, str]:
     # Flower starts its helpers by name: they must be those beside this interpreter.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    data = os.environ.get("FEDVEIL_DATA")  # seen from here: the processes stand elsewhere
-    own = {"FEDVEIL_DATA": str(Path(data).resolve())} if data else {}
-    return {**os.environ, **_QUIET, **own, "FLWR_HOME": str(home), "PATH": path}
+    data = os.environ.get("FEDVEIL_DATA")  # made absolute: the processes run in other folders
+    paths = {"FEDVEIL_DATA": str(Path(data).resolve())} if data else {}
+    return {**os.environ, **_QUIET, **paths, "FLWR_HOME": str(home), "PATH": path}
 
 
 def _script(name: str) -> str:
-    found = Path(sys.executable).parent / name
-    if not found.is_file():
+    script = Path(sys.executable).parent / name
+    if not script.is_file():
         raise InputError(f"Flower's command {name} is not beside {sys.executable}: pip install 'fedveil[flower]'")
-    return str(found)
+    return str(script)
 
 
 def _free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind((_HOST, 0))
-        return int(asked.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])
 
 
 def _toml(value: Setting) -> str:
-    """Write a setting as TOML does; what JSON writes of text, numbers and truth is TOML, too."""
+    """Write a setting as TOML; text, numbers and booleans are written as in JSON."""
     return json.dumps(value, ensure_ascii=False)
+
+
+def read_log(path: Path) -> str:
+    """Return a log as plain text, without the colours of a terminal."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def tail(log: str) -> str:
+    r"""Return a log's last lines as one.
+
+    >>> tail("a\n\nb\n")
+    'a | b'
+    """
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return " | ".join(lines[-_SHOWN:]) or "(the log is empty)"
+
+
+def _number_after(words: str, log: str) -> int | None:
+    match = re.search(rf"{words} (\d+)", log)
+    return int(match.group(1)) if match else None

@@ -2,10 +2,10 @@
 
     app = ClientApp(mods=[shield_mod()])
 
-The order of work for a message: the site's policy is read; the ledger is claimed and checked; the budget is asked
-whether one message more may leave; only then the app works. Its answer is taken apart, its update shielded, an entry
-written to the disk, and a new reply put together. Whatever goes wrong, the server gets one fixed sentence, which says
-nothing about the site, its files or its records; the site's own log says the rest.
+For each message the mod reads the site's policy, claims and checks the ledger, and checks whether the budget allows one
+more message; only then does the app work. Its answer is taken apart, its update shielded, an entry written to the
+ledger on disk, and a new reply put together. Whatever goes wrong, the server gets one fixed sentence, which says
+nothing about the site, its files or its records; the site's log says the rest.
 """
 
 from __future__ import annotations
@@ -32,27 +32,28 @@ from fedveil.flower.records import (
     Answer,
     Arrays,
     Figures,
-    Places,
+    FlatLayout,
     answer_of,
-    came_with,
     check_same,
     content_of,
+    received_arrays,
 )
 from fedveil.flower.secret_noise import keep_secret, secret_generator
 from fedveil.flower.site_shield import own_values, site_shield, zoos_in
 from fedveil.flower.spending import Cost, costs_of, epsilon_of, exhausted
-from fedveil.shields import message as shielded
+from fedveil.shields import message as shielding
 from fedveil.shields.shield import Shield, ShieldError, members
 
 POLICY_KEY = "fedveil-policy"
-"""Where the node config names the site's policy."""
+"""The key of the node config that names the site's policy."""
 
 STATE = "fedveil.ledger"
-"""The record of the node's state that remembers the ledger's last hash."""
+"""The record of the node's state that holds the ledger's last hash."""
+
+DELTA = 1e-5
+"""The δ at which ε is recorded if the policy does not limit it."""
 
 T = TypeVar("T")
-DELTA = 1e-5
-"""At which ε is written down where the policy limits none."""
 
 _log = logging.getLogger("fedveil.flower")
 
@@ -60,9 +61,9 @@ _log = logging.getLogger("fedveil.flower")
 class Refusal(Exception):  # noqa: N818 (a decision of the site, not a fault)
     """Nothing is sent: a fixed sentence for the server, and a line for the site's log."""
 
-    def __init__(self, told: str, line: str) -> None:
+    def __init__(self, sentence: str, line: str) -> None:
         super().__init__(line)
-        self.told = told
+        self.sentence = sentence
 
 
 NO_POLICY = "the site's policy is missing or cannot be used"
@@ -74,33 +75,33 @@ APP_FAILED = "the app failed"
 NO_MESSAGE = "messages of this kind are not answered"
 MOD_FAILED = "the mod failed"
 _SENTENCES = (NO_POLICY, NO_LEDGER, NO_BUDGET, NOT_ALLOWED, NOT_SHIELDED, APP_FAILED, NO_MESSAGE, MOD_FAILED)
-_SAID = "fedveil: nothing was sent: "
+_PREFIX = "fedveil: nothing was sent: "
 
 
 def shield_mod(policy: str | Path | None = None, *, seed: int | None = None, wait: float = 10.0) -> Mod:
     """Return a mod that lets nothing leave a node but what the site's policy allows.
 
     Args:
-        policy: the site's policy, where the node config does not name one under `fedveil-policy`; that one wins.
-        seed: of the shield's randomness, for tests alone: whoever knows it takes the noise off. None: the operating
-            system's.
-        wait: for how many seconds another process may hold the ledger.
+        policy: the site's policy; used only if the node config does not name one under `fedveil-policy`.
+        seed: of the shield's randomness, for tests only: whoever knows it can subtract the noise. None: randomness of
+            the operating system.
+        wait: how many seconds to wait for another process that holds the ledger.
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        # A reply says again what its message's metadata say: those that came, not what an app made of them.
-        asked = copy.copy(message)
-        asked.__dict__["_metadata"] = copy.deepcopy(message.metadata)
+        # A reply repeats metadata of its message: those that arrived, not what an app may have changed them to.
+        original = copy.copy(message)
+        original.__dict__["_metadata"] = copy.deepcopy(message.metadata)
         try:
-            return _Exchange(message, asked, context, policy, seed, wait).answer(call_next)
+            return _Exchange(message, original, context, policy, seed, wait).answer(call_next)
         except Refusal as refusal:
             _log.error("nothing was sent: %s", refusal)
-            told = refusal.told
-        except Exception:  # nothing of it may reach the server: Flower would send it the exception's text
+            sentence = refusal.sentence
+        except Exception:  # the exception must not reach Flower, which would send its text to the server
             _log.exception("nothing was sent: the mod failed")
-            told = MOD_FAILED
-        error = Error(ErrorCode.MOD_FAILED_PRECONDITION, _SAID + told)
-        return Message(error, reply_to=asked)
+            sentence = MOD_FAILED
+        error = Error(ErrorCode.MOD_FAILED_PRECONDITION, _PREFIX + sentence)
+        return Message(error, reply_to=original)
 
     return mod
 
@@ -110,55 +111,55 @@ class _Exchange:
     """One message and the answer to it."""
 
     message: Message
-    asked: Message
+    original: Message
     context: Context
-    named: str | Path | None
+    default_policy: str | Path | None
     seed: int | None
     wait: float
 
     def answer(self, call_next: ClientAppCallable) -> Message:
-        kind = self.asked.metadata.message_type.partition(".")[0]
+        kind = self.original.metadata.message_type.partition(".")[0]
         if kind not in ("train", "evaluate", "query"):
-            # Of "get_parameters" no update can be told, and "get_properties" may hold anything.
+            # The answer to "get_parameters" is no update, and that to "get_properties" may hold anything.
             raise Refusal(
                 NO_MESSAGE,
                 f"{kind!r}: a site answers train, evaluate and query messages; give the server its first weights",
             )
         policy = _or(NO_POLICY, self._policy)
         shield = _or(NO_POLICY, lambda: site_shield(policy))
-        named = repr(shield)
+        shield_name = repr(shield)
         costs = costs_of(shield)
         ledger = Ledger(Path(policy.ledger), self.wait)
         with _claimed(ledger):
-            known = _or(NO_LEDGER, lambda: self._checked(ledger))
-            _or(NO_LEDGER, lambda: ledger.begin(known))
+            reading = _or(NO_LEDGER, lambda: self._checked(ledger))
+            _or(NO_LEDGER, lambda: ledger.begin(reading))
             training = kind == "train"
-            _check_budget(policy, known, costs, updating=training)
-            came = _or(NOT_ALLOWED, lambda: came_with(self.message.content)) if training else {}
-            answer = self._from_app(call_next, came)
+            _check_budget(policy, reading, costs, updating=training)
+            received = _or(NOT_ALLOWED, lambda: received_arrays(self.message.content)) if training else {}
+            answer = self._from_app(call_next, received)
             _check_allowed(policy, answer)
-            known = _or(NO_LEDGER, lambda: self._checked(ledger))  # it may have been changed in the meantime
-            _check_budget(policy, known, costs, updating=answer.arrays is not None)
+            reading = _or(NO_LEDGER, lambda: self._checked(ledger))  # it may have been changed in the meantime
+            _check_budget(policy, reading, costs, updating=answer.arrays is not None)
             arrays, figures = None, dict(answer.figures)
             if answer.arrays is not None:
                 if answer.record is None or not training:
                     raise Refusal(NOT_ALLOWED, f"arrays in the reply to a {kind} message")
-                arrays, damage = self._shielded(policy, shield, came[_origin(answer)], answer.arrays, known)
+                arrays, damage = self._shielded(policy, shield, received[_origin(answer)], answer.arrays, reading)
                 if "damage" in policy.tell:
                     figures |= damage
             updating = arrays is not None
-            totals = _totals(policy, known, costs, updating)
+            totals = _totals(policy, reading, costs, updating)
             if updating and "spent" in policy.tell:
                 figures |= _spent(totals)
             content = content_of(answer, arrays, figures)
             written = _or(
                 NO_LEDGER,
                 lambda: ledger.append(
-                    known,
+                    reading,
                     run=self.context.run_id,
-                    message=self.asked.metadata.message_id,
+                    message=self.original.metadata.message_id,
                     kind="update" if updating else "figures",
-                    shield=named if updating else "",
+                    shield=shield_name if updating else "",
                     costs=list(costs) if updating else [],
                     told=list(figures),
                     totals=totals,
@@ -166,10 +167,10 @@ class _Exchange:
                 ),
             )
             self._remember(ledger, written)
-            return Message(content, reply_to=self.asked)
+            return Message(content, reply_to=self.original)
 
     def _policy(self) -> Policy:
-        path = self.context.node_config.get(POLICY_KEY, self.named)
+        path = self.context.node_config.get(POLICY_KEY, self.default_policy)
         if not isinstance(path, str | Path) or not str(path):
             raise InputError(
                 f"node config: {POLICY_KEY} names no file; start the node with --node-config "
@@ -179,24 +180,24 @@ class _Exchange:
 
     def _checked(self, ledger: Ledger) -> Reading:
         """Read the ledger; it must still hold the last entry that this node remembers."""
-        known = ledger.read()
+        reading = ledger.read()
         remembered = self.context.state.config_records.get(STATE)
         if remembered is not None and remembered.get("path") == str(ledger.path.resolve()):
             count = remembered.get("count")
             if (
                 not isinstance(count, int)
-                or len(known.entries) < count
-                or (count and known.entries[count - 1].hash != remembered.get("hash"))
+                or len(reading.entries) < count
+                or (count and reading.entries[count - 1].hash != remembered.get("hash"))
             ):
                 raise LedgerError(f"{ledger.path}: is older than what this node remembers: it was set back or replaced")
-        return known
+        return reading
 
-    def _remember(self, ledger: Ledger, known: Reading) -> None:
+    def _remember(self, ledger: Ledger, reading: Reading) -> None:
         self.context.state[STATE] = ConfigRecord(
-            {"path": str(ledger.path.resolve()), "count": len(known.entries), "hash": known.last}
+            {"path": str(ledger.path.resolve()), "count": len(reading.entries), "hash": reading.last}
         )
 
-    def _from_app(self, call_next: ClientAppCallable, came: dict[str, Arrays]) -> Answer:
+    def _from_app(self, call_next: ClientAppCallable, received: dict[str, Arrays]) -> Answer:
         remembered = self.context.state.config_records.get(STATE)
         try:
             reply = call_next(self.message, self.context)
@@ -207,37 +208,37 @@ class _Exchange:
             if remembered is not None:
                 self.context.state[STATE] = remembered
         if not isinstance(reply, Message):
-            raise Refusal(APP_FAILED, f"the app returned a {type(reply).__name__}, and no message")
+            raise Refusal(APP_FAILED, f"the app returned a {type(reply).__name__} instead of a message")
         if reply.has_error():
-            inner = next((own for own in _SENTENCES if reply.error.reason == _SAID + own), APP_FAILED)
+            inner = next((text for text in _SENTENCES if reply.error.reason == _PREFIX + text), APP_FAILED)
             raise Refusal(inner, "the app, or a mod inside this one, replied with an error")
-        return _or(NOT_ALLOWED, lambda: answer_of(reply.content, came))
+        return _or(NOT_ALLOWED, lambda: answer_of(reply.content, received))
 
     def _shielded(
-        self, policy: Policy, shield: Shield, came: Arrays, reached: Arrays, known: Reading
+        self, policy: Policy, shield: Shield, received: Arrays, trained: Arrays, reading: Reading
     ) -> tuple[Arrays, Figures]:
-        """Return the arrays as they may leave, and what that did to the update."""
-        _or(NOT_ALLOWED, lambda: check_same(came, reached))
+        """Return the arrays as they may leave, and what the shield did to the update."""
+        _or(NOT_ALLOWED, lambda: check_same(received, trained))
         layout = next((zoo.segments for zoo in zoos_in(shield).values()), ())
-        places = _or(NOT_SHIELDED, lambda: Places.of(came, layout))
-        if not places.keys:
-            raise Refusal(NOT_ALLOWED, "arrays without one of floating-point numbers")
-        number = known.count("update") + 1
+        flat_layout = _or(NOT_SHIELDED, lambda: FlatLayout.of(received, layout))
+        if not flat_layout.keys:
+            raise Refusal(NOT_ALLOWED, "no array of floating-point numbers")
+        number = reading.count("update") + 1
         if self.seed is None:
             for member in members(shield):
                 keep_secret(member)
             generator = secret_generator()
         else:
             generator = torch_generator(self.seed, "shield", number, self.context.node_id)
-        own = shielded.Context(
-            self.context.node_id, number, generator, data=own_values(policy, shield), segments=places.segments
+        context = shielding.Context(
+            self.context.node_id, number, generator, data=own_values(policy, shield), segments=flat_layout.segments
         )
-        update = shielded.Message(shielded.Kind.UPDATE, places.update(came, reached))
+        update = shielding.Message(shielding.Kind.UPDATE, flat_layout.update(received, trained))
         try:
-            sent, damage = shield.apply(update, own)
+            sent, damage = shield.apply(update, context)
         except ShieldError as fault:
             raise Refusal(NOT_SHIELDED, str(fault)) from None
-        arrays = _or(NOT_SHIELDED, lambda: places.moved(came, sent.values))
+        arrays = _or(NOT_SHIELDED, lambda: flat_layout.moved(received, sent.values))
         figures = {"l2": damage.l2, "linf": damage.linf, "cosine": damage.cosine, "bytes": damage.bytes}
         return arrays, {f"{MOD_PREFIX}{name}": value for name, value in figures.items()}
 
@@ -250,48 +251,48 @@ def _origin(answer: Answer) -> str:
 def _check_allowed(policy: Policy, answer: Answer) -> None:
     for name in answer.figures:
         if name not in policy.metrics:
-            raise Refusal(NOT_ALLOWED, f"{policy.path}: metrics: does not allow {name!r}, which the app would tell")
+            raise Refusal(NOT_ALLOWED, f"{policy.path}: metrics: does not allow {name!r}, which the app would send")
 
 
-def _check_budget(policy: Policy, known: Reading, costs: tuple[Cost, ...], updating: bool) -> None:
-    budget, figures = policy.budget, known.count("figures")
+def _check_budget(policy: Policy, reading: Reading, costs: tuple[Cost, ...], updating: bool) -> None:
+    budget, figures = policy.budget, reading.count("figures")
     if not updating and budget.evaluations is not None:
         why = f"all {budget.evaluations} evaluations of the budget are sent" if figures >= budget.evaluations else None
     else:
-        why = exhausted(budget, known.costs, known.count("update"), costs)
+        why = exhausted(budget, reading.costs, reading.count("update"), costs)
     if why is not None:
         raise Refusal(NO_BUDGET, f"{policy.ledger}: {why}")
 
 
-def _totals(policy: Policy, known: Reading, costs: tuple[Cost, ...], updating: bool) -> Totals:
+def _totals(policy: Policy, reading: Reading, costs: tuple[Cost, ...], updating: bool) -> Totals:
     delta = policy.budget.delta or (DELTA if policy.budget.epsilon is None else 0.0)
-    epsilon = epsilon_of([*known.costs, *(costs if updating else ())], delta)
+    epsilon = epsilon_of([*reading.costs, *(costs if updating else ())], delta)
     return Totals(
-        updates=known.count("update") + updating,
-        figures=known.count("figures") + (not updating),
+        updates=reading.count("update") + updating,
+        figures=reading.count("figures") + (not updating),
         epsilon=epsilon if math.isfinite(epsilon) else None,
         delta=delta,
     )
 
 
 def _spent(totals: Totals) -> Figures:
-    told: Figures = {f"{MOD_PREFIX}messages": totals.updates}
+    figures: Figures = {f"{MOD_PREFIX}messages": totals.updates}
     if totals.epsilon is not None:
-        told |= {f"{MOD_PREFIX}epsilon": totals.epsilon, f"{MOD_PREFIX}delta": totals.delta}
-    return told
+        figures |= {f"{MOD_PREFIX}epsilon": totals.epsilon, f"{MOD_PREFIX}delta": totals.delta}
+    return figures
 
 
-def _or(told: str, work: Callable[[], T]) -> T:
-    """Do a piece of work; where it is refused, say to the server no more than this."""
+def _or(sentence: str, work: Callable[[], T]) -> T:
+    """Do a piece of work; if it is refused, the server gets this sentence and no more."""
     try:
         return work()
     except InputError as fault:
-        raise Refusal(told, str(fault)) from None
+        raise Refusal(sentence, str(fault)) from None
 
 
 @contextmanager
 def _claimed(ledger: Ledger) -> Iterator[None]:
-    """Hold the ledger; what is refused inside keeps its own words."""
+    """Hold the ledger; a refusal inside the block keeps its sentence."""
     claim = ledger.claimed()
     _or(NO_LEDGER, claim.__enter__)
     try:

@@ -1,4 +1,4 @@
-"""A ready Flower app for a study's games: what `fedveil flower new` writes, and what `engine: flower` runs."""
+"""Write a complete Flower app for a study's games: for `fedveil flower new`, and for `engine: flower`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 
 from fedveil.config.study import Study
 from fedveil.core.errors import InputError
-from fedveil.flower import wire
+from fedveil.flower import protocol
 
 _PACKAGE = "fedveil_app"
 
@@ -20,7 +20,7 @@ EXAMPLE: dict[str, Any] = {
     "federation": {"devices": 2, "rounds": 5},
     "methods": [{"name": "tappfl", "game": {"kind": "tappfl", "strength": 0.5}}],
 }
-"""The study of an app that is written without one."""
+"""The study of an app for which none is given."""
 
 _PYPROJECT = """\
 [build-system]
@@ -45,18 +45,18 @@ serverapp = "{package}.server_app:app"
 clientapp = "{package}.client_app:app"
 
 [tool.flwr.app.config]
-method = ""          # of the study; its first if empty
+method = ""          # one of the study's; if empty, its first
 strength = ""        # likewise
 seed = ""            # likewise
-least-nodes = 0      # wait for so many before the first round; 0: all devices of the study
+least-nodes = 0      # how many nodes to wait for before the first round; 0: all devices of the study
 round-seconds = 600  # nodes that do not answer in time take no part in a round
-every-answer = false # end the run where an answer is missing or cannot be used, rather than go on without it
-out = ""             # a folder at the server for weights, rounds and state; none if empty
+every-answer = false # end the run if an answer is missing or cannot be used, instead of going on without it
+out = ""             # a folder at the server for weights, rounds and state; if empty, nothing is written
 reveal = false       # ask nodes for their local players at the end: research on one machine only
 """
 
 _SERVER = '''\
-"""The server: plays the study's game with the nodes that are there."""
+"""The server: plays the study's game with the nodes that are connected."""
 
 from pathlib import Path
 
@@ -66,7 +66,7 @@ app = server_app(Path(__file__).parent / "study.yaml")
 '''
 
 _CLIENT = '''\
-"""A node: one device of the study's game. Its own records: client_app(…, data=function of the context)."""
+"""A node: one device of the study's game. For other records: client_app(…, data=function of the context)."""
 
 from pathlib import Path
 
@@ -81,14 +81,14 @@ _README = """\
 {title}
 
 `{package}/study.yaml` says what is played, on what data and by how many devices; `fedveil schema` explains its fields.
-Every node is one device, told which by its node config; it holds its part of the study's data, which it must find where
-`study.yaml` says, or records of its own. All on one machine, each command in a terminal of its own:
+Every node is one device; its node config says which. It uses its part of the study's data, which must be where
+`study.yaml` says, or other records. To run all of it on one machine, enter each command in a terminal of its own:
 
     export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
     flower-superlink --insecure --host 127.0.0.1 --disable-runtime-dependency-installation
 {nodes}
 
-`flwr` is told where the SuperLink is in `~/.flwr/config.toml`; then the app is run:
+`flwr` reads where the SuperLink is from `~/.flwr/config.toml`. Add to it the first three lines, then run the app:
 
     [superlink.here]
     address = "127.0.0.1:8000"
@@ -97,23 +97,24 @@ Every node is one device, told which by its node config; it holds its part of th
     flwr run . here --stream --run-config 'out="/path/to/results"'
 
 Local players stay in the node's state between messages and never travel. To let the person at a site decide what may
-leave, give `mods=[shield_mod()]` to `client_app` and a policy to each node (`fedveil-policy` in its node config) whose
-metrics are {metrics}. TLS and node authentication: the page "Deployment" of fedveil's documentation.
+leave, pass `mods=[shield_mod()]` to `client_app`, and give each node a policy (`fedveil-policy` in its node config)
+whose metrics are {metrics}. For TLS and node authentication see the page "Deploying on Flower" of fedveil's
+documentation.
 """
 
-METRICS = (wire.PARTITION, wire.PARTITIONS, "num-examples", "steps", "losses")
-"""What a node tells besides its update: a site's policy has to allow each by name."""
+METRICS = (protocol.PARTITION, protocol.PARTITIONS, "num-examples", "steps", "losses")
+"""The figures that a node sends besides its update: a site's policy has to allow each by name."""
 
 
-def _started(place: int, devices: int) -> str:
-    """Return the command that starts a node; the last of three stands for all that follow."""
-    config = f"--node-config '{wire.PARTITION}={place} {wire.PARTITIONS}={devices}'"
-    more = "   # and so on" if place == 2 and devices > 3 else ""
-    return f"    flower-supernode --insecure --superlink 127.0.0.1:8000 --port {9094 + place} {config}{more}"
+def _node_command(device: int, devices: int) -> str:
+    """Return the command that starts a node; the third is marked if others follow."""
+    config = f"--node-config '{protocol.PARTITION}={device} {protocol.PARTITIONS}={devices}'"
+    more = "   # and so on" if device == 2 and devices > 3 else ""
+    return f"    flower-supernode --insecure --superlink 127.0.0.1:8000 --port {9094 + device} {config}{more}"
 
 
 def write_app(folder: Path, study: Study) -> list[Path]:
-    """Write an app for a study; a folder that holds anything is left alone and refused."""
+    """Write an app for a study and return its files; a folder that is not empty is refused."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: is not empty; name a new folder")
     if study.federation.engine != "flower":
@@ -121,17 +122,18 @@ def write_app(folder: Path, study: Study) -> list[Path]:
         study = study.model_copy(update={"federation": section})
     name = re.sub(r"[^a-z0-9-]+", "-", folder.resolve().name.lower()).strip("-") or "fedveil-app"
     title = f"The study {study.name} on Flower."
-    said = {
+    devices = study.federation.devices
+    fields = {
         "name": name,
         "title": title,
         "package": _PACKAGE,
-        "nodes": "\n".join(_started(place, study.federation.devices) for place in range(study.federation.devices)[:3]),
+        "nodes": "\n".join(_node_command(device, devices) for device in range(devices)[:3]),
         "metrics": ", ".join(METRICS),
     }
     plain = study.model_dump(mode="json", exclude_defaults=True)
     texts = {
-        "pyproject.toml": _PYPROJECT.format(**said),
-        "README.md": _README.format(**said),
+        "pyproject.toml": _PYPROJECT.format(**fields),
+        "README.md": _README.format(**fields),
         f"{_PACKAGE}/__init__.py": f'"""{title}"""\n',
         f"{_PACKAGE}/server_app.py": _SERVER,
         f"{_PACKAGE}/client_app.py": _CLIENT,
@@ -139,8 +141,8 @@ def write_app(folder: Path, study: Study) -> list[Path]:
     }
     try:
         (folder / _PACKAGE).mkdir(parents=True)
-        for place, text in texts.items():
-            (folder / place).write_text(text, encoding="utf-8")
+        for path, text in texts.items():
+            (folder / path).write_text(text, encoding="utf-8")
     except OSError as fault:
         raise InputError(f"{folder}: cannot be written ({fault.strerror})") from fault
-    return [folder / place for place in texts]
+    return [folder / path for path in texts]

@@ -1,4 +1,4 @@
-"""Processes that are started and, with all that they start, stopped by their ids."""
+"""Start processes, and stop them by their ids together with everything that they started."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 
 from fedveil.core.lifetime import end_with
 
-Known = dict[int, str]
-"""Processes by id, each with the time of its start: an id alone may be another process's by now."""
+StartTimes = dict[int, str]
+"""Processes by id, each with its start time: the id alone may have passed to another process."""
 
 _GRACE = 5.0
-"""Seconds that a process has to end by itself once asked to."""
+"""Seconds that a process has to end by itself after it was asked to."""
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
-    """Start a process in a session of its own, its output in a file; Ctrl-C reaches it only through `stop`.
+    """Start a process in a new session, with its output in a file; Ctrl-C reaches it only through `stop`.
 
-    It ends with its parent, too, however that ends.
+    It also ends when this process ends, however that happens.
     """
     with log.open("wb") as output:
         return subprocess.Popen(  # noqa: S603 (our own command line, no shell)
@@ -38,7 +38,7 @@ def start(command: Sequence[str], environment: Mapping[str, str], folder: Path, 
 
 
 def stop(processes: Iterable[subprocess.Popen[bytes]]) -> None:
-    """Ask the processes to end, then kill what is left of them and of what they started."""
+    """Ask the processes to end, then kill those that are left and everything that they started."""
     roots = list(processes)
     started = _descendants(roots)
     for root in roots:
@@ -52,11 +52,11 @@ def stop(processes: Iterable[subprocess.Popen[bytes]]) -> None:
 
 
 def kill(root: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all that it started at once, as a machine that loses its power."""
+    """Kill a process and everything that it started at once, as if the machine lost power."""
     _kill([root], _descendants([root]))
 
 
-def _kill(roots: Sequence[subprocess.Popen[bytes]], started: Known) -> None:
+def _kill(roots: Sequence[subprocess.Popen[bytes]], started: StartTimes) -> None:
     for root in roots:
         if root.poll() is None:
             root.kill()
@@ -65,37 +65,39 @@ def _kill(roots: Sequence[subprocess.Popen[bytes]], started: Known) -> None:
     for pid in left:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    # A signal returns before the process has ended; who deletes its folder next must not meet it.
+    # A signal returns before the process has ended; its folder may be deleted next, so wait until it has.
     end = time.monotonic() + _GRACE
     while (left := _alive(left)) and time.monotonic() < end:
         time.sleep(0.05)
 
 
-def _alive(started: Known) -> Known:
+def _alive(started: StartTimes) -> StartTimes:
     running = {pid: since for pid, (_, since) in _snapshot().items()}
     return {pid: since for pid, since in started.items() if running.get(pid) == since}
 
 
-def _descendants(roots: Sequence[subprocess.Popen[bytes]]) -> Known:
-    """Find what the processes have started, and what that has started: Flower's helpers have sessions of their own."""
+def _descendants(roots: Sequence[subprocess.Popen[bytes]]) -> StartTimes:
+    """Return all descendants of the processes: Flower's helpers have sessions of their own."""
     processes = _snapshot()
-    found: Known = {}
+    descendants: StartTimes = {}
     parents = {root.pid for root in roots if root.poll() is None}
     while parents:
-        children = {pid: since for pid, (parent, since) in processes.items() if parent in parents and pid not in found}
-        found |= children
+        children = {
+            pid: since for pid, (parent, since) in processes.items() if parent in parents and pid not in descendants
+        }
+        descendants |= children
         parents = set(children)
-    return found
+    return descendants
 
 
 def _snapshot() -> dict[int, tuple[int, str]]:
-    """Return every process with its parent and the time of its start."""
+    """Return every process with its parent and its start time."""
     listed = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,state=,lstart="],  # noqa: S607 (where ps lies differs between systems)
+        ["ps", "-A", "-o", "pid=,ppid=,state=,lstart="],  # noqa: S607 (the path of ps differs between systems)
         capture_output=True,
         text=True,
         check=True,
     )
     lines = [line.split(None, 3) for line in listed.stdout.splitlines()]
-    # One that has ended but that its parent has not asked about yet (Z) is none any more.
+    # A process that has ended, but that its parent has not waited for yet (Z), does not count.
     return {int(pid): (int(parent), since) for pid, parent, state, since in lines if not state.startswith("Z")}

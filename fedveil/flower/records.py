@@ -1,8 +1,8 @@
-"""Flower's records ⇄ a flat update with its tensors' places; and the figures beside it.
+"""Flower's records as a flat update with its layout and figures, and back.
 
-Two kinds of apps: those of the Message API (one ArrayRecord, at most one MetricRecord, named "metrics"), and
-NumPyClient ones, whose answers Flower writes as "fitres.…" and "evaluateres.…" records. What is put together here for
-the server is new throughout: nothing of an app's answer leaves but the numbers that were looked at.
+There are two kinds of apps: those of the Message API (one ArrayRecord, at most one MetricRecord, named "metrics"), and
+NumPyClient apps, whose answers Flower writes as "fitres.…" and "evaluateres.…" records. The records for the server are
+built from scratch: nothing of an app's answer leaves except the numbers that were checked.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ METRICS = "metrics"
 """The name of a Message-API app's record of figures."""
 
 MOST = 32
-"""How many numbers one figure may have."""
+"""How many numbers one figure may hold."""
 
 _STATISTICS = ("running_mean", "running_var")
 
 
 class RecordsError(InputError):
-    """Records that are not what may leave: nothing is sent."""
+    """Records that may not leave: nothing is sent."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Answer:
     """What an app would send.
 
     Attributes:
-        arrays: its arrays, where it has some.
-        record: the name of their record.
-        figures: numbers by name; a NumPyClient's are called "num-examples" and "loss" here, too.
-        legacy: "fitres" or "evaluateres" for a NumPyClient's, else None.
+        arrays: its arrays; None if it has none.
+        record: the name of the arrays' record.
+        figures: numbers by name; a NumPyClient's are called "num-examples" and "loss" as well.
+        legacy: "fitres" or "evaluateres" for a NumPyClient's answer, else None.
     """
 
     arrays: Arrays | None
@@ -56,25 +56,25 @@ class Answer:
 
 
 def arrays_of(record: ArrayRecord) -> Arrays:
-    """Return a record's arrays; what is no array of numbers is refused."""
-    found: Arrays = {}
-    for key, own in record.items():
+    """Return a record's arrays; anything but an array of numbers is refused."""
+    arrays: Arrays = {}
+    for key, array in record.items():
         try:
-            found[key] = own.numpy()
+            arrays[key] = array.numpy()
         except Exception as fault:
             raise RecordsError(f"array {key!r} cannot be read ({type(fault).__name__})") from None
-        if found[key].dtype.kind not in "fiub":
-            raise RecordsError(f"array {key!r} is of type {found[key].dtype}, and has to be of plain numbers")
-    return found
+        if arrays[key].dtype.kind not in "fiub":
+            raise RecordsError(f"array {key!r} is of type {arrays[key].dtype}, and has to be of plain numbers")
+    return arrays
 
 
-def came_with(content: RecordDict) -> dict[str, Arrays]:
-    """Return all arrays that came with a message, by their record's name."""
+def received_arrays(content: RecordDict) -> dict[str, Arrays]:
+    """Return all arrays that a message brought, by the name of their record."""
     return {name: arrays_of(record) for name, record in content.array_records.items()}
 
 
-def answer_of(content: RecordDict, came: Mapping[str, Arrays]) -> Answer:
-    """Read an app's answer; any record that is not known is refused."""
+def answer_of(content: RecordDict, received: Mapping[str, Arrays]) -> Answer:
+    """Read an app's answer; any record of another kind is refused."""
     legacy = next((kind for kind in ("fitres", "evaluateres") if f"{kind}.status" in content), None)
     if legacy is not None:
         return _legacy(content, legacy)
@@ -86,8 +86,8 @@ def answer_of(content: RecordDict, came: Mapping[str, Arrays]) -> Answer:
         raise RecordsError(f"figures leave in one MetricRecord, {METRICS!r}; got {_names(content.metric_records)}")
     figures = _figures(content.metric_records[METRICS]) if content.metric_records else {}
     for name, record in content.array_records.items():
-        if name not in came:
-            raise RecordsError(f"arrays {name!r} did not come with the message; there came: {_names(came)}")
+        if name not in received:
+            raise RecordsError(f"arrays {name!r} were not in the message, which held: {_names(received)}")
         return Answer(arrays_of(record), name, figures)
     return Answer(None, None, figures)
 
@@ -101,50 +101,50 @@ def _legacy(content: RecordDict, kind: str) -> Answer:
     try:
         code = content.config_records[f"{kind}.status"]["code"]
         plain = {name: content.metric_records[f"{kind}.{name}"][name] for name in numbers}
-        told = content.config_records[f"{kind}.metrics"]
+        metrics = content.config_records[f"{kind}.metrics"]
         arrays = arrays_of(content.array_records[f"{kind}.parameters"]) if kind == "fitres" else None
     except KeyError as fault:
         raise RecordsError(f"a NumPyClient's answer lacks {fault}") from None
     if code != 0:
         raise RecordsError(f"the app says that it failed (code {code!r})")
     renamed = {COUNT if name == "num_examples" else name: value for name, value in plain.items()}
-    if set(renamed) & set(told):
-        raise RecordsError(f"the app's figures use Flower's own names: {_names(set(renamed) & set(told))}")
-    return Answer(arrays, f"{kind}.parameters" if arrays is not None else None, _figures({**renamed, **told}), kind)
+    if set(renamed) & set(metrics):
+        raise RecordsError(f"the app's figures use names that Flower uses: {_names(set(renamed) & set(metrics))}")
+    return Answer(arrays, f"{kind}.parameters" if arrays is not None else None, _figures({**renamed, **metrics}), kind)
 
 
 def _figures(record: Mapping[str, Any]) -> Figures:
-    """Return figures: finite numbers, or a few of them; a long list or a text could hold anything."""
+    """Return figures: finite numbers or short lists of them; a long list or a text could hold anything."""
     for name, value in record.items():
-        listed = value if isinstance(value, list) else [value]
-        if len(listed) > MOST:
-            raise RecordsError(f"figure {name!r} is a list of {len(listed)} numbers; at most {MOST} may leave")
-        for own in listed:
-            if isinstance(own, bool) or not isinstance(own, int | float) or not math.isfinite(own):
-                raise RecordsError(f"figure {name!r} is no finite number")
+        numbers = value if isinstance(value, list) else [value]
+        if len(numbers) > MOST:
+            raise RecordsError(f"figure {name!r} is a list of {len(numbers)} numbers; at most {MOST} may leave")
+        for number in numbers:
+            if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+                raise RecordsError(f"figure {name!r} is not a finite number")
     return dict(record)
 
 
 @dataclass(frozen=True)
-class Places:
+class FlatLayout:
     """Where each floating-point array lies in a flat update.
 
     Attributes:
         keys: the arrays' keys, in the update's order.
-        segments: their places, as shields read them.
+        segments: their positions, as shields read them.
     """
 
     keys: tuple[str, ...]
     segments: tuple[Segment, ...]
 
     @classmethod
-    def of(cls, arrays: Mapping[str, npt.NDArray[Any]], layout: Sequence[Segment] = ()) -> Places:
-        """Lay out arrays: in the order in which they came, or in that of a layout that they have to match.
+    def of(cls, arrays: Mapping[str, npt.NDArray[Any]], layout: Sequence[Segment] = ()) -> FlatLayout:
+        """Lay out arrays in the order in which they came, or in that of a layout that they have to match.
 
-        A layout's tensor is found by its name, alone or behind its player's ("encoder.0.weight"); arrays without names
-        of their own, as NumPyClient apps have them, are taken in order. Whole numbers (counters) have no place.
+        A layout's tensor is matched by its name, alone or after its player's ("encoder.0.weight"); arrays without
+        names, as in NumPyClient apps, are matched in order. Arrays of whole numbers (counters) are left out.
         """
-        keys = [key for key, own in arrays.items() if own.dtype.kind == "f"]
+        keys = [key for key, array in arrays.items() if array.dtype.kind == "f"]
         if layout:
             return cls(_matched(arrays, keys, layout), tuple(layout))
         segments, start = [], 0
@@ -153,20 +153,21 @@ class Places:
             start = segments[-1].stop
         return cls(tuple(keys), tuple(segments))
 
-    def update(self, came: Arrays, reached: Arrays) -> Tensor:
-        """Return reached − came as one row, in single precision unless an array is of double."""
-        kind = np.result_type(np.float32, *(came[key].dtype for key in self.keys))
-        parts = [(reached[key].astype(kind) - came[key].astype(kind)).ravel() for key in self.keys]
+    def update(self, received: Arrays, trained: Arrays) -> Tensor:
+        """Return trained − received as one row, in single precision unless an array is of double precision."""
+        kind = np.result_type(np.float32, *(received[key].dtype for key in self.keys))
+        parts = [(trained[key].astype(kind) - received[key].astype(kind)).ravel() for key in self.keys]
         return torch.from_numpy(np.concatenate(parts))[None]
 
-    def moved(self, came: Arrays, update: Tensor) -> Arrays:
-        """Return came + update with the types, shapes and order that came; whole numbers stay as they came."""
+    def moved(self, received: Arrays, update: Tensor) -> Arrays:
+        """Return received + update in the types, shapes and order received; arrays of whole numbers do not change."""
         flat = update[0].numpy()
-        moved = dict(came)
+        moved = dict(received)
         for key, segment in zip(self.keys, self.segments, strict=True):
-            with np.errstate(over="ignore"):  # what is too large for its type is found below
-                own = came[key] + flat[segment.start : segment.stop].reshape(came[key].shape)
-                moved[key] = np.asarray(own, dtype=came[key].dtype)
+            before = received[key]
+            with np.errstate(over="ignore"):  # a number too large for its type is refused below
+                after = before + flat[segment.start : segment.stop].reshape(before.shape)
+                moved[key] = np.asarray(after, dtype=before.dtype)
             if not np.isfinite(moved[key]).all():
                 raise RecordsError(f"array {key!r} would hold NaN or infinite numbers")
         return moved
@@ -176,34 +177,35 @@ def _matched(arrays: Mapping[str, npt.NDArray[Any]], keys: Sequence[str], layout
     if len(keys) != len(layout):
         raise RecordsError(f"zoo: fitted for another layout: {len(keys)} arrays here and {len(layout)} tensors there")
     numbered = all(key.isdecimal() for key in arrays)
-    alone = len({segment.player for segment in layout}) == 1
-    found = []
-    for place, segment in enumerate(layout):
-        names = [f"{segment.player}.{segment.name}", *([segment.name] if alone else [])]
-        key = keys[place] if numbered else next((name for name in names if name in keys), None)
+    one_player = len({segment.player for segment in layout}) == 1
+    matched = []
+    for index, segment in enumerate(layout):
+        names = [f"{segment.player}.{segment.name}", *([segment.name] if one_player else [])]
+        key = keys[index] if numbered else next((name for name in names if name in keys), None)
         if key is None or arrays[key].shape != segment.shape:
             there = f"{names[-1]!r} of shape {segment.shape}"
             here = "missing here" if key is None else f"of shape {arrays[key].shape} here"
             raise RecordsError(f"zoo: fitted for another layout: {there} is {here}; build one for this model")
-        found.append(key)
-    return tuple(found)
+        matched.append(key)
+    return tuple(matched)
 
 
-def check_same(came: Arrays, reached: Arrays) -> None:
-    """Refuse arrays with other keys, shapes or types than those that came."""
-    if set(came) != set(reached):
-        raise RecordsError(f"arrays with other keys than came: {_names(set(came) ^ set(reached))}")
-    for key, own in came.items():
-        if reached[key].shape != own.shape or reached[key].dtype != own.dtype:
+def check_same(received: Arrays, trained: Arrays) -> None:
+    """Refuse arrays with other keys, shapes or types than those received."""
+    if set(received) != set(trained):
+        raise RecordsError(f"arrays with other keys than were received: {_names(set(received) ^ set(trained))}")
+    for key, before in received.items():
+        after = trained[key]
+        if after.shape != before.shape or after.dtype != before.dtype:
             raise RecordsError(
-                f"array {key!r} came as {own.dtype} {own.shape} and would leave as {reached[key].dtype} "
-                f"{reached[key].shape}"
+                f"array {key!r} was received as {before.dtype} {before.shape} and would leave as {after.dtype} "
+                f"{after.shape}"
             )
 
 
 def content_of(answer: Answer, arrays: Arrays | None, figures: Figures) -> RecordDict:
-    """Return new records for the server, in the words of the app's kind."""
-    record = None if arrays is None else ArrayRecord({key: Array(own) for key, own in arrays.items()})
+    """Return new records for the server, in the form of the app's kind."""
+    record = None if arrays is None else ArrayRecord({key: Array(array) for key, array in arrays.items()})
     if answer.legacy is None:
         content = RecordDict()
         if record is not None and answer.record is not None:
@@ -211,13 +213,13 @@ def content_of(answer: Answer, arrays: Arrays | None, figures: Figures) -> Recor
         if figures:
             content[METRICS] = MetricRecord(dict(figures))
         return content
-    kind, left = answer.legacy, dict(figures)
-    content = RecordDict({f"{kind}.num_examples": MetricRecord({"num_examples": left.pop(COUNT)})})
+    kind, others = answer.legacy, dict(figures)
+    content = RecordDict({f"{kind}.num_examples": MetricRecord({"num_examples": others.pop(COUNT)})})
     if kind == "evaluateres":
-        content[f"{kind}.loss"] = MetricRecord({"loss": left.pop("loss")})
+        content[f"{kind}.loss"] = MetricRecord({"loss": others.pop("loss")})
     if record is not None:
         content[f"{kind}.parameters"] = record
-    content[f"{kind}.metrics"] = ConfigRecord(dict(left))
+    content[f"{kind}.metrics"] = ConfigRecord(dict(others))
     content[f"{kind}.status"] = ConfigRecord({"code": 0, "message": "Success"})
     return content
 

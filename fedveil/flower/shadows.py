@@ -1,7 +1,7 @@
-"""Shadow nodes: the attacker's own, run in this process through the very ClientApp, mods and all, that real nodes run.
+"""Shadow nodes: the attacker's nodes, which run in this process with the same ClientApp and mods as real nodes.
 
-Whoever runs the server has the app and the weights that it sent. With records of its own, whose owners' attributes it
-knows, it learns what updates of such people look like behind the same shield.
+Whoever runs the server has the app and the weights that it sent. With records of people whose attributes it knows, it
+can learn what the updates of such people look like behind the same shield.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flwr.clientapp import ClientApp
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedveil.core.errors import InputError
-from fedveil.flower.records import Places, arrays_of, check_same
+from fedveil.flower.records import FlatLayout, arrays_of, check_same
 
 Setting = str | int | float | bool
 
@@ -28,19 +28,19 @@ def shadow_updates(
     run_config: Mapping[str, Setting],
     record: str = "arrays",
 ) -> npt.NDArray[np.floating]:
-    """Return (n, d): what nodes with these node configs send when they are asked to train these weights.
+    """Return (n, d): the updates of nodes with these node configs when they train these weights.
 
     Args:
         app: the app under audit; its mods run as on a real node.
         weights: what the server sends in the round that is attacked.
-        nodes: node configs, one each.
-        run_config: the run's.
+        nodes: a node config for each node.
+        run_config: the run's config.
         record: the name under which the app expects the weights.
     """
-    came = arrays_of(weights)
-    places = Places.of(came)
-    found: list[Any] = []
-    before = TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id
+    received = arrays_of(weights)
+    layout = FlatLayout.of(received)
+    updates: list[Any] = []
+    identity = TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
     try:
         for number, config in enumerate(nodes):
@@ -50,9 +50,9 @@ def shadow_updates(
             reply = app(message, Context(1, number + 2, dict(config), RecordDict(), dict(run_config)))
             if reply.has_error():
                 raise InputError(f"shadow node {number}: {reply.error.reason}")
-            reached = arrays_of(reply.content.array_records[record])
-            check_same(came, reached)
-            found.append(places.update(came, reached)[0].numpy())
+            trained = arrays_of(reply.content.array_records[record])
+            check_same(received, trained)
+            updates.append(layout.update(received, trained)[0].numpy())
     finally:
-        TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id = before
-    return np.stack(found)
+        TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id = identity
+    return np.stack(updates)

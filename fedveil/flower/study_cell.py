@@ -1,4 +1,4 @@
-"""`engine: flower`: a study's cell, trained by a SuperLink and one SuperNode per device on this machine."""
+"""`engine: flower`: train a study's cell with a SuperLink and one SuperNode per device on this machine."""
 
 from __future__ import annotations
 
@@ -7,35 +7,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedveil.config.study import Method, PartSettings, Study
-from fedveil.flower import wire
+from fedveil.federation.run import Run, data_shape
+from fedveil.flower import protocol
 from fedveil.flower.loopback import Loopback
 from fedveil.flower.new_app import write_app
 
 if TYPE_CHECKING:
     from fedveil.federation.federation import Federation
-    from fedveil.federation.run import Run
     from fedveil.games.game import Game
 
 _SECONDS_PER_ANSWER = 60
-"""How long one node may take for one round, its start included, before the whole is given up."""
+"""How long one node may take for one round, its start included, before the cell is given up."""
 
 
 def play_cell(
     study: Study, method: Method, strength: float | None, federation: Federation, game: Game, folder: Path
 ) -> Run:
-    """Train a cell on Flower and return the run as if it had been trained here, local players and all.
+    """Train a cell on Flower and return the run as if it had been trained in this process, local players included.
 
-    Nodes of such a study reveal their local players at the end, since all of them are this machine's own.
+    Nodes of such a study reveal their local players at the end, since all of them run on this machine.
     """
-    from fedveil.federation.run import Run
-
-    shutil.rmtree(folder, ignore_errors=True)  # of a cell that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # left by a cell that was killed
     folder.mkdir(parents=True)
     count = len(federation.partition)
-    write_app(folder / "app", _alone(study, method, strength, federation.seed, count))
-    nodes = [{wire.PARTITION: place, wire.PARTITIONS: count, wire.REVEAL: True} for place in range(count)]
-    planned = method.rounds or study.federation.rounds
-    rounds = sum(stage.rounds or planned for stage in Run(federation, game).stages)
+    write_app(folder / "app", single_cell(study, method, strength, federation.seed, count))
+    nodes = [{protocol.PARTITION: device, protocol.PARTITIONS: count, protocol.REVEAL: True} for device in range(count)]
+    default = method.rounds or study.federation.rounds
+    rounds = sum(stage.rounds or default for stage in game.stages(data_shape(federation)))
     out = folder / "out"
     with Loopback(folder / "processes", nodes) as loopback:
         timeout = _SECONDS_PER_ANSWER * (rounds + 2) * count
@@ -45,28 +43,28 @@ def play_cell(
     return run
 
 
-def _alone(study: Study, method: Method, strength: float | None, seed: int, devices: int) -> Study:
-    """Return the study with this one cell, its files found from anywhere."""
-    changes = {place: {name: _file(value) for name, value in own.items()} for place, own in method.at.items()}
-    found = {"game": _found(method.game), "shield": None if method.shield is None else _found(method.shield)}
+def single_cell(study: Study, method: Method, strength: float | None, seed: int, devices: int) -> Study:
+    """Return the study with this cell alone and with absolute paths: nodes work in folders of their own."""
+    changes = {point: {name: _file(value) for name, value in settings.items()} for point, settings in method.at.items()}
+    parts = {"game": _with_files(method.game), "shield": None if method.shield is None else _with_files(method.shield)}
     strengths = None if strength is None else [strength]
-    one = method.model_copy(update={**found, "policy": _file(method.policy), "strengths": strengths, "at": changes})
+    only = method.model_copy(update={**parts, "policy": _file(method.policy), "strengths": strengths, "at": changes})
     options = {name: _absolute(value) for name, value in study.data.options.items()}
     data = study.data.model_copy(update={"options": options})
     section = study.federation.model_copy(update={"devices": devices})
-    return study.model_copy(update={"methods": [one], "seeds": [seed], "data": data, "federation": section})
+    return study.model_copy(update={"methods": [only], "seeds": [seed], "data": data, "federation": section})
 
 
-def _found(part: PartSettings) -> PartSettings:
+def _with_files(part: PartSettings) -> PartSettings:
     return part.model_copy(update={name: _file(value) for name, value in part.settings.items()})
 
 
 def _file(value: Any) -> Any:
-    """Return a file's path from the root: nodes work in folders of their own."""
+    """Return the absolute path of a value that names a file; other values stay as they are."""
     if isinstance(value, list):
-        return [_file(own) for own in value]
-    named = isinstance(value, str) and Path(value).suffix and Path(value).is_file()
-    return str(Path(value).resolve()) if named else value
+        return [_file(item) for item in value]
+    is_file = isinstance(value, str) and Path(value).suffix and Path(value).is_file()
+    return str(Path(value).resolve()) if is_file else value
 
 
 def _absolute(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Certificates and node keys for a deployment on one machine, as docs/deploy.md makes them with openssl."""
+"""Certificates and node keys for a deployment on one machine, like those that docs/deploy.md creates with openssl."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 _DAYS = 7
-"""How long a loopback deployment's certificates hold; they are made anew for each."""
+"""How long a loopback deployment's certificates are valid; each deployment gets new ones."""
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """Where the SuperLink's certificate and key lie, and the authority's certificate that its nodes trust."""
+    """Paths of the SuperLink's certificate and key, and of the authority's certificate, which its nodes trust."""
 
     authority: Path
     certificate: Path
@@ -27,14 +27,14 @@ class Certificates:
 
 @dataclass(frozen=True)
 class NodeKey:
-    """Where a SuperNode's private key lies, and its public key, which the SuperLink is told."""
+    """Paths of a SuperNode's private key, and of its public key, which is registered with the SuperLink."""
 
     private: Path
     public: Path
 
 
 def write_certificates(folder: Path) -> Certificates:
-    """Make an authority and a certificate for 127.0.0.1 and localhost; the authority's own key is not kept."""
+    """Create an authority and a certificate for 127.0.0.1 and localhost; the authority's private key is not kept."""
     folder.mkdir(parents=True, exist_ok=True)
     authority_key, key = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedveil loopback")])
@@ -43,30 +43,30 @@ def write_certificates(folder: Path) -> Certificates:
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(authority_key, hashes.SHA384())
     )
-    places = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    hosts = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     certificate = (
         _dated(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")]), name, key.public_key())
-        .add_extension(x509.SubjectAlternativeName(places), critical=False)
+        .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(authority_key, hashes.SHA384())
     )
-    made = Certificates(folder / "ca.crt", folder / "server.pem", folder / "server.key")
-    made.authority.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
-    made.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    _write_secret(made.key, key, serialization.PrivateFormat.PKCS8)
-    return made
+    paths = Certificates(folder / "ca.crt", folder / "server.pem", folder / "server.key")
+    paths.authority.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+    paths.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    _write_secret(paths.key, key, serialization.PrivateFormat.PKCS8)
+    return paths
 
 
 def write_node_key(folder: Path, name: str) -> NodeKey:
-    """Make a SuperNode's pair of keys (P-384), as `ssh-keygen -t ecdsa -b 384` does."""
+    """Create a SuperNode's pair of keys (P-384), as `ssh-keygen -t ecdsa -b 384` does."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = NodeKey(folder / name, folder / f"{name}.pub")
+    paths = NodeKey(folder / name, folder / f"{name}.pub")
     key = ec.generate_private_key(ec.SECP384R1())
-    _write_secret(made.private, key, serialization.PrivateFormat.OpenSSH)
-    made.public.write_bytes(
+    _write_secret(paths.private, key, serialization.PrivateFormat.OpenSSH)
+    paths.public.write_bytes(
         key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     )
-    return made
+    return paths
 
 
 def _dated(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:

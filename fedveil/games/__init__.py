@@ -13,6 +13,7 @@ from fedveil.core.lazy import lazy
 if TYPE_CHECKING:
     from fedveil.games.adversarial import AdversarialTraining as AdversarialTraining
     from fedveil.games.attri_fed import AttriFed as AttriFed
+    from fedveil.games.attri_fed import RateCode as RateCode
     from fedveil.games.autoencoder import Autoencoder as Autoencoder
     from fedveil.games.curious import Curious as Curious
     from fedveil.games.dpfe import DPFE as DPFE
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fedveil.games.game import Game as Game
     from fedveil.games.game import Move as Move
     from fedveil.games.game import Player as Player
+    from fedveil.games.game import ReleasedRecords as ReleasedRecords
     from fedveil.games.game import Stage as Stage
     from fedveil.games.hardened import Hardened as Hardened
     from fedveil.games.losses import cross_entropy as cross_entropy
@@ -34,4 +36,4 @@ if TYPE_CHECKING:
     from fedveil.games.tappfl import TAPPFL as TAPPFL
     from fedveil.games.undefended import Undefended as Undefended
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

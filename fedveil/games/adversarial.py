@@ -9,8 +9,7 @@ from torch import Tensor
 
 from fedveil.core.errors import InputError
 from fedveil.core.models import mlp
-from fedveil.games.fedavg import Build
-from fedveil.games.game import DataShape, Game, Move, Player, Stage
+from fedveil.games.game import Build, DataShape, Game, Move, Player, Stage, attribute_values
 from fedveil.games.losses import cross_entropy
 from fedveil.games.optimisers import SGD, Optimiser
 from fedveil.games.play import Play
@@ -23,11 +22,24 @@ class AdversarialTraining(Game):
 
     Symbols: f the encoder, c the task's head, g the adversary, λ the strength (λ_i per device through the
     federation's setting "strength"). The encoder and the head are shared; the adversary stays on its device unless
-    `share_adversary`. Task-aware: it reads y. Guarantee: none. The encoder learns to fool this adversary; what
-    one trained afterwards reads is for the panel to say.
+    `share_adversary`. Task-aware: it reads y. Guarantee: none. The encoder learns to fool this one adversary; the panel
+    measures what an attacker trained afterwards still reads.
+
+    Attributes:
+        attribute: the sensitive attribute to hide; "own" for the attribute that each device protects.
+        strength: the weight λ of hiding the attribute against the task; 0 hides nothing.
+        hidden: sizes of the encoder's hidden layers.
+        width: how many numbers the representation has.
+        adversary_hidden: sizes of the adversary's hidden layers.
+        encoder: builds another encoder from a generator; it must give `width` numbers.
+        adversary_steps: steps of the adversary for each step of encoder and head.
+        share_adversary: whether the server averages the adversary as well; otherwise each device keeps its own.
+        optimiser: how all three players descend their losses.
+        local_epochs: passes over its records that a device makes in a round.
+        batch_size: records in one step.
     """
 
-    attribute: str = "sex"
+    attribute: str
     strength: float = 1.0
     hidden: tuple[int, ...] = (64,)
     width: int = 64
@@ -46,11 +58,7 @@ class AdversarialTraining(Game):
 
     def players(self, shape: DataShape) -> Mapping[str, Player]:
         """Encoder, head and adversary."""
-        if self.attribute not in shape.attributes:
-            raise InputError(
-                f"adversarial training: no attribute {self.attribute!r} among {', '.join(shape.attributes)}"
-            )
-        sizes = [self.width, *self.adversary_hidden, shape.attributes[self.attribute]]
+        sizes = [self.width, *self.adversary_hidden, attribute_values(shape, self.attribute, self.name)]
         return {
             **encoder_and_head(shape, self.hidden, self.width, self.encoder, self.optimiser),
             "adversary": Player(lambda generator: mlp(sizes, generator), self.optimiser),
@@ -83,7 +91,7 @@ class AdversarialTraining(Game):
         return served - strength * hidden
 
     def represent(self, play: Play) -> Tensor:
-        """What the encoder makes of x."""
+        """The encoder's output for x."""
         return play("encoder", play.x)
 
     def outputs(self, play: Play) -> Tensor:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedveil.core.models import mlp
-from fedveil.games.fedavg import flat_size
-from fedveil.games.game import DataShape, Game, Move, Player, Stage
+from fedveil.games.game import DataShape, Game, Move, Player, Stage, flat_size
 from fedveil.games.losses import squared_error
 from fedveil.games.optimisers import SGD, Optimiser
 from fedveil.games.play import Play
@@ -17,7 +16,17 @@ from fedveil.games.play import Play
 
 @dataclass(frozen=True)
 class Autoencoder(Game):
-    """min_{f,d} ‖x − d(f(x))‖² / dim x. It reads x and nothing else. Guarantee: none."""
+    """min_{f,d} ‖x − d(f(x))‖² / dim x. It reads x and nothing else. Guarantee: none.
+
+    Symbols: f the encoder, whose output is released, d the decoder; both are shared.
+
+    Attributes:
+        hidden: sizes of the encoder's hidden layers; the decoder mirrors them.
+        width: how many numbers the representation has.
+        optimiser: how encoder and decoder descend their loss.
+        local_epochs: passes over its records that a device makes in a round.
+        batch_size: records in one step.
+    """
 
     hidden: tuple[int, ...] = (64,)
     width: int = 16
@@ -35,7 +44,7 @@ class Autoencoder(Game):
         }
 
     def stages(self, shape: DataShape) -> tuple[Stage, ...]:
-        """Both descend the error of reconstruction."""
+        """Both descend the reconstruction error."""
         return (
             Stage(
                 moves=(Move(("encoder", "decoder"), _reconstruct),),
@@ -48,7 +57,7 @@ class Autoencoder(Game):
         )
 
     def represent(self, play: Play) -> Tensor:
-        """What the encoder makes of x."""
+        """The encoder's output for x."""
         return play("encoder", play.x)
 
 

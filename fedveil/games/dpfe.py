@@ -1,4 +1,4 @@
-"""DPFE (Osia, Taheri, Shamsabadi, Katevas, Haddadi and Rabiee 2018): a task's features that tell little of u."""
+"""DPFE (Osia, Taheri, Shamsabadi, Katevas, Haddadi and Rabiee 2018): features for a task that reveal little of u."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from fedveil.core.errors import InputError, nearest
-from fedveil.games.fedavg import Build
-from fedveil.games.game import DataShape, Game, Move, Player, Stage
+from fedveil.core.errors import InputError
+from fedveil.games.game import Build, DataShape, Game, Move, Player, Stage, attribute_values
 from fedveil.games.losses import counting, cross_entropy
 from fedveil.games.optimisers import SGD, Optimiser
 from fedveil.games.play import Play
@@ -23,22 +22,28 @@ class DPFE(Game):
     """min_{f,c} CE(y | c(r + σz)) + β·(1/2σ²N²) Σ_{u_k ≠ u_l} ‖r_k − r_l‖², r = f(x)/‖f(x)‖, z ~ N(0, I).
 
     Symbols: f the encoder, c the task's head, both shared; r the normalised bottleneck; β the strength (β_i per device
-    through the federation's setting "strength"); σ the noise that is added at release; N the records of a batch that
-    carry u; the sum runs over ordered pairs. Task-aware: it reads y.
+    through the federation's setting "strength"); σ the noise that is added at release; N the number of records of a
+    batch that carry u; the sum runs over ordered pairs. Task-aware: it reads y.
 
     The second term bounds I(r + σz; u) from above, in nats, for a record drawn evenly from the batch: by convexity the
     divergence between two classes' Gaussian mixtures is at most the mean over their pairs of ‖r_k − r_l‖²/2σ². It
-    holds for the batch it was taken on, and only if the noise is really added: release through the shield
-    `CertifiedChannel(radius=1, sigma=σ)`, which cuts nothing off a normalised r. Guarantee for other people: none from
-    this game; the channel's own certificate stands beside it.
+    holds for the batch it was computed on, and only if the noise is really added: release through the shield
+    `CertifiedChannel(radius=1, sigma=σ)`, which clips nothing of a normalised r. Guarantee for other people: none from
+    this game; the channel has its own certificate.
 
     Attributes:
-        attribute: what is hidden; "own" for each device's own choice.
-        strength: the weight β of the bound on I(r + σz; u).
+        attribute: the sensitive attribute to hide; "own" for the attribute that each device protects.
+        strength: the weight β of the bound on I(r + σz; u); 0 hides nothing.
         sigma: the noise σ, in training and in the bound.
+        hidden: sizes of the encoder's hidden layers.
+        width: how many numbers the representation has.
+        encoder: builds another encoder from a generator; it must give `width` numbers.
+        optimiser: how encoder and head descend their loss.
+        local_epochs: passes over its records that a device makes in a round.
+        batch_size: records in one step.
     """
 
-    attribute: str = "sex"
+    attribute: str
     strength: float = 1.0
     sigma: float = 0.3
     hidden: tuple[int, ...] = (64,)
@@ -57,8 +62,7 @@ class DPFE(Game):
 
     def players(self, shape: DataShape) -> Mapping[str, Player]:
         """Encoder and head."""
-        if self.attribute not in shape.attributes:
-            raise InputError(f"DPFE: no attribute {self.attribute!r}: {nearest(self.attribute, shape.attributes)}")
+        attribute_values(shape, self.attribute, "DPFE")
         return encoder_and_head(shape, self.hidden, self.width, self.encoder, self.optimiser, last=nn.Identity())
 
     def stages(self, shape: DataShape) -> tuple[Stage, ...]:
@@ -81,7 +85,7 @@ class DPFE(Game):
         return served + strength * kernel_bound(r, play.u(self.attribute), self.sigma, play.weights)
 
     def represent(self, play: Play) -> Tensor:
-        """The normalised bottleneck; its noise is the shield's."""
+        """The normalised bottleneck; the shield adds the noise."""
         return normalize(play("encoder", play.x), dim=-1)
 
     def outputs(self, play: Play) -> Tensor:
@@ -92,12 +96,12 @@ class DPFE(Game):
 def kernel_bound(r: Tensor, codes: Tensor, sigma: float, weights: Tensor | None = None) -> Tensor:
     """Return a loss per record whose mean over the batch is (1/2σ²N²) Σ_{u_k ≠ u_l} ‖r_k − r_l‖², in nats.
 
-    Records without a label, and padding, stand in no pair.
+    Records without a label, and padding, are in no pair.
     """
-    known = counting(codes >= 0, weights)
-    pairs = known.unsqueeze(-1) & known.unsqueeze(-2) & (codes.unsqueeze(-1) != codes.unsqueeze(-2))
+    labelled = counting(codes >= 0, weights)
+    pairs = labelled.unsqueeze(-1) & labelled.unsqueeze(-2) & (codes.unsqueeze(-1) != codes.unsqueeze(-2))
     lengths = r.square().sum(dim=-1)
     apart = lengths.unsqueeze(-1) + lengths.unsqueeze(-2) - 2 * r @ r.transpose(-1, -2)
-    count = known.sum(dim=-1, keepdim=True).clamp_min(1).to(r.dtype)
+    count = labelled.sum(dim=-1, keepdim=True).clamp_min(1).to(r.dtype)
     size = float(codes.shape[-1]) if weights is None else weights.sum(dim=-1, keepdim=True)
     return torch.where(pairs, apart, 0).sum(dim=-1) * size / (2 * sigma**2 * count.square())

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fedveil.core.errors import InputError
 from fedveil.core.models import mlp
-from fedveil.games.game import DataShape, Game, Move, Player, Stage
+from fedveil.games.game import Build, DataShape, Game, Move, Player, Stage, flat_size, task_classes
 from fedveil.games.losses import cross_entropy
 from fedveil.games.optimisers import SGD, Optimiser
 from fedveil.games.play import Play
-
-Build = Callable[[torch.Generator], nn.Module]
-
-
-def flat_size(shape: DataShape) -> int:
-    """Return the number of features of a table; networks for images are given by their builders."""
-    if len(shape.features) != 1:
-        raise InputError(f"features have shape {shape.features}: give a network that takes it (network=…)")
-    return shape.features[0]
-
-
-def task_classes(shape: DataShape) -> int:
-    """Return the number of the task's classes."""
-    if shape.classes is None:
-        raise InputError("this game trains on a task, but the data has no target; load it with target=…")
-    return shape.classes
 
 
 @dataclass(frozen=True)
@@ -38,7 +20,11 @@ class FedAvg(Game):
 
     Attributes:
         hidden: sizes of the hidden layers.
-        network: builds another network from a generator, in place of the MLP.
+        network: builds another network from a generator, in place of the fully connected one.
+        optimiser: how the model descends its loss.
+        local_epochs: passes over its records that a device makes in a round.
+        batch_size: records in one step.
+        patience: stop after so many rounds without a lower validation loss; none: never early.
     """
 
     hidden: tuple[int, ...] = (64, 128)

@@ -1,7 +1,7 @@
 """Game: stages with players, losses, moves, what is shared and what is read.
 
-A method is a subclass of `Game` in one short file: it names its players (a network each), and its
-stages say who moves by which loss, which players are averaged by the server, and what may be read.
+A method is a subclass of `Game` in one file: it names its players (a network each), and its stages say who moves by
+which loss, which players are averaged by the server, and what may be read.
 """
 
 from __future__ import annotations
@@ -10,21 +10,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fedveil.core.errors import InputError
-from fedveil.data.attribute_data import AttributeData
+from fedveil.certificates.certificate import Certificate
+from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError, nearest
+from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.games.optimisers import SGD, Optimiser
 from fedveil.games.play import Play
 
 Loss = Callable[[Play], Tensor]
+Build = Callable[[torch.Generator], nn.Module]
+"""Builds a network whose first weights are drawn from the given generator."""
 
 
 @dataclass(frozen=True)
 class DataShape:
-    """What a game needs to know of the data to build its networks."""
+    """What a game needs to know about the data to build its networks.
+
+    Attributes:
+        features: the shape of one record's x.
+        classes: how many values the target has; None where the data has no target.
+        attributes: how many values each sensitive attribute has, by name.
+    """
 
     features: tuple[int, ...]
     classes: int | None
@@ -40,35 +51,56 @@ class DataShape:
         )
 
 
+def flat_size(shape: DataShape) -> int:
+    """Return the number of features of a table; networks for images are given by their builders."""
+    if len(shape.features) != 1:
+        raise InputError(f"features have shape {shape.features}: give a network that takes it (network=…)")
+    return shape.features[0]
+
+
+def task_classes(shape: DataShape) -> int:
+    """Return the number of classes of the task."""
+    if shape.classes is None:
+        raise InputError("this game trains on a task, but the data has no target; load it with target=…")
+    return shape.classes
+
+
+def attribute_values(shape: DataShape, attribute: str, game: str) -> int:
+    """Return how many values an attribute has; one that the data lacks is refused, with the nearest name."""
+    if attribute not in shape.attributes:
+        raise InputError(f"{game}: no attribute {attribute!r}: {nearest(attribute, shape.attributes)}")
+    return shape.attributes[attribute]
+
+
 @dataclass(frozen=True)
 class Player:
     """A network and how it learns.
 
     Attributes:
-        build: makes the network, its weights drawn from the generator it is given.
-        optimiser: how it descends.
+        build: builds the network from a generator.
+        optimiser: how it descends its loss.
         second_order: whether a loss differentiates through this network's gradients (a gradient penalty); the
             hand-written passes cannot, so autograd's own layers run then.
     """
 
-    build: Callable[[torch.Generator], nn.Module]
+    build: Build
     optimiser: Optimiser = field(default_factory=SGD)
     second_order: bool = False
 
 
 @dataclass(frozen=True)
 class Move:
-    """Some players step down one loss; the other players' weights stand still meanwhile.
+    """Some players step down one loss while the weights of all other players stay fixed.
 
     The loss returns one value per record, or one per device. It is recomputed for every repetition.
 
     Attributes:
         players: who steps.
         loss: what they descend.
-        repeat: how often, on every batch.
-        name: what reports call it.
-        others_evaluate: whether the players that stand still are in evaluation mode meanwhile (no dropout, running
-            statistics in batch norm); otherwise all are in training mode.
+        repeat: how often they step on every batch.
+        name: the name in reports; by default the players' names.
+        others_evaluate: whether the players that do not step are in evaluation mode meanwhile (no dropout, running
+            statistics in batch norm); otherwise all players are in training mode.
     """
 
     players: tuple[str, ...]
@@ -87,7 +119,7 @@ class Move:
 
     @property
     def title(self) -> str:
-        """What the move is called in reports: its name, or its players."""
+        """The move's name in reports: its own name, or its players'."""
         return self.name or "+".join(self.players)
 
 
@@ -98,16 +130,18 @@ class Stage:
     Attributes:
         moves: made in this order on every batch.
         shared: players whose weights go to the server and are averaged; all others stay on their device.
-        reads: what losses may read: "x", "y", "u" (all attributes) or "u:<name>"; "varies:<name>" says of each record
+        reads: what losses may read: "x", "y", "u" (all attributes) or "u:<name>"; "varies:<name>" says for each record
             whether its device has at least two values of that attribute.
-        rounds: how many rounds, unless the run says otherwise.
-        local_epochs, batch_size: each device's work per round.
+        name: the stage's name in reports and in the derivation of randomness.
+        rounds: how many rounds; None: as many as the run is asked to play.
+        local_epochs: passes over its records that a device makes in a round.
+        batch_size: records in one step.
         whole_batches: whether an epoch's last batch is left out where it is partial and not the only one.
+        patience: stop after so many rounds without a better one; None: never early.
         validation: a loss whose mean over validation records judges a round; the best round's shared weights are kept.
             None: the last round's.
-        patience: stop after so many rounds without a better one; None: never early.
-        restarts: players that start anew, here and on every device, after so many rounds each; their fresh weights
-            derive from the seed, the stage and the round.
+        restarts: players that start again from fresh weights, on the server and on every device, after so many rounds
+            each; their fresh weights derive from the seed, the stage and the round.
     """
 
     moves: tuple[Move, ...]
@@ -138,6 +172,31 @@ class Stage:
         """All players that move."""
         return tuple(dict.fromkeys(player for move in self.moves for player in move.players))
 
+    def sends(self, player: str) -> bool:
+        """Whether a player moves in this stage and its update goes to the server."""
+        return player in self.shared and player in self.players
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedRecords:
+    """What the people of each split release after training, and which device sent each record.
+
+    Attributes:
+        values: representations by split, (records, d), in the data's order.
+        senders: a device number for each of these records.
+        dealt_at_random: whether the sender of a record was drawn at random, so that the sender alone says nothing
+            about the record's labels.
+    """
+
+    values: Mapping[Split, FloatArray]
+    senders: Mapping[Split, IntArray]
+    dealt_at_random: bool = field(default=False, kw_only=True)
+
+    @property
+    def several_senders(self) -> bool:
+        """Whether the training records come from more than one sender, whose encoders may differ."""
+        return len(np.unique(self.senders[Split.TRAIN])) > 1
+
 
 class Game(ABC):
     """Players and stages, and what leaves a device when the game is over."""
@@ -164,5 +223,23 @@ class Game(ABC):
         raise InputError(f"{self.name} has no task head, so no outputs")
 
     def adversary(self, play: Play, attribute: str) -> Tensor:
-        """Return the game's own adversary's logits: the papers' weak, co-trained attacker."""
+        """Return the logits of the adversary that the game itself trains: the weak, co-trained attacker of papers."""
         raise InputError(f"{self.name} trains no adversary for {attribute!r}")
+
+    def certificates_on(
+        self, data: AttributeData, released: Callable[[], ReleasedRecords], attribute: str, seed: int
+    ) -> tuple[Certificate, ...]:
+        """Return what the form of this game's releases proves about an attribute, whatever an attacker does.
+
+        A certificate holds for the representations that `released` returns, and so for everything that is computed
+        from them. It is asked for only where these leave as the game made them, not changed by a shield. A game may
+        fit what it needs on training and validation people; test people count only towards the bound itself, so that
+        they are independent of everything that was fitted. By default nothing is proved.
+
+        Args:
+            data: the federation's data, with the labels of all people.
+            released: computes what people release; a game that proves nothing does not call it.
+            attribute: the sensitive attribute that the certificates are about.
+            seed: all randomness derives from it.
+        """
+        return ()

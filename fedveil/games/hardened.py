@@ -12,48 +12,62 @@ from torch import Tensor, nn
 from fedveil.core.errors import InputError
 from fedveil.core.kernels import hsic, mmd
 from fedveil.core.models import mlp
-from fedveil.games.game import DataShape, Player, Stage
+from fedveil.games.game import Build, DataShape, Player, Stage
 from fedveil.games.losses import counting
-from fedveil.games.networks import Build, tappfl_networks
 from fedveil.games.play import Play
 from fedveil.games.tappfl import TAPPFL
+from fedveil.games.tappfl_networks import tappfl_networks
 
 OTHER_SHAPES: tuple[tuple[int, ...], ...] = ((128,), (64, 64), (256, 128), ())
-"""Hidden layers of the second adversary and those after it; the first is that of `networks`. They repeat."""
+"""Hidden layers of the second and later adversaries, in a cycle; the first adversary is that of `networks`."""
 
 
 @dataclass(frozen=True)
 class Hardened(TAPPFL):
     """min_f λ·(L(g_1 … g_E; r) + κ·D(r, u)) + (1 − λ)·JSD(x; r | u), r = clip_R(f(x)) + σz, z ~ N(0, I).
 
-    TAPPFL's f learns to fool one small g that sees a device's few records; g's blindness is then no sign that u is
-    gone. Each part below takes one way of fooling away, and each can be turned off; with all of them off this is
+    TAPPFL's f learns to fool one small g that sees a device's few records; that g reads nothing is then no sign that u
+    is gone. Each part below closes one way of fooling g, and each can be turned off; with all of them off this is
     TAPPFL. It reads x and u, never y.
 
-    Symbols: g_1 … g_E adversaries of several shapes, each on its own cross-entropy, by likelihood; L what f descends
-    of the one that reads best on the batch, or of all; D a kernel measure of dependence (HSIC, MMD) taken on the
-    batch, which needs no adversary; κ its weight; R the bottleneck's radius and σ its noise, in training. All players
-    see the noisy r. `bound="confusion"` lets f descend −E log q(u' | r) with u' from the batch's marginal (Tzeng,
-    Hoffman, Darrell and Saenko 2015): least where g says its prior, and never, as CE is, where g is surely wrong.
+    Symbols: g_1 … g_E adversaries of several shapes, each fitted by likelihood on its own cross-entropy; L the privacy
+    term by the adversary that reads best on the batch, or by all; D a kernel measure of dependence (HSIC, MMD) computed
+    on the batch, which needs no adversary; κ its weight; R the bottleneck's radius and σ its noise, in training. All
+    players see the noisy r. `bound="confusion"` lets f descend −E log q(u' | r) with u' from the batch's marginal
+    (Tzeng, Hoffman, Darrell and Saenko 2015), which is least where g answers its prior; −CE instead is least where g
+    is confidently wrong, which another attacker can invert.
 
-    Guarantee: none from this game: what is learned only resists what it was trained with, and the panel says what
-    others read. The noise is no guarantee before it is added at release: the shield
+    Guarantee: none from this game: what is learned resists only what it was trained against, and the panel measures
+    what other attackers read. The noise guarantees nothing unless it is added at release: the shield
     `CertifiedChannel(radius=R, sigma=σ)` does so, and certifies a balanced accuracy of at most Φ(R/σ) for two values.
 
-    What sharing adversaries gives away: their updates go to the server beside f's. They are gradients of log q(u | r)
-    on a device's own records, so they tell more of its people's u than f's do; a shield on updates covers both.
+    What sharing adversaries gives away: their updates go to the server together with f's. They are gradients of
+    log q(u | r) on a device's records, so they reveal more about u than f's updates do. A shield on updates covers
+    both.
 
     Attributes:
-        bound: what f descends of u: "ce" (printed), "club" or "confusion".
+        attribute: what is hidden: one attribute, several, or "own" for the attribute that each device protects.
+        strength: the trade-off λ: 0 keeps x, 1 hides u.
+        bound: the privacy term that f descends: "ce" (printed), "club" or "confusion".
+        negatives: where x̄ comes from: "conditional" (equal u) or "marginal" (printed).
+        networks: "paper" (Table 3) or "light" (a critic of two layers).
+        width: how many numbers r has, for tables.
+        privacy_steps: steps of the adversaries per batch; by default 1, or 5 with "club".
+        utility_steps: steps of h per batch.
+        pretraining: rounds in which only f and h learn (λ = 0) before the adversaries join.
+        optimiser: how all players descend their losses.
+        local_epochs: passes over its records that a device makes in a round.
+        batch_size: records in one step.
         adversaries: how many privacy networks E; the first is that of `networks`, the others differ in shape.
         against: which of them f descends: the "worst" on the batch, or the "mean" of all.
-        restarts: all adversaries start anew after so many rounds; 0: never.
-        share_adversaries: whether the server averages them as it does f: they then learn from everybody.
+        restarts: all adversaries restart from fresh weights after so many rounds; 0: never.
+        share_adversaries: whether the server averages the adversaries as it does f, so that they learn from all
+            devices.
         kernel: the measure of dependence D: "hsic" or "mmd".
         kernel_weight: its weight κ; 0: none.
-        radius: what the norm of r is cut to where there is noise.
-        sigma: the noise on r in training; 0: neither noise nor cut.
-        critic: hidden layers of h on tables; none: those of `networks`.
+        radius: the norm R to which r is clipped where there is noise.
+        sigma: the noise σ on r in training; 0: neither noise nor clipping.
+        critic: hidden layers of h on tables; empty: those of `networks`.
     """
 
     bound: Literal["ce", "club", "confusion"] = "ce"  # type: ignore[assignment]
@@ -97,7 +111,7 @@ class Hardened(TAPPFL):
         return tuple(reader for name in self.attributes for reader in self._panel(name))
 
     def players(self, shape: DataShape) -> Mapping[str, Player]:
-        """TAPPFL's, the other adversaries, and another critic where wanted."""
+        """TAPPFL's players, the other adversaries, and another critic where wanted."""
         players = dict(super().players(shape))
         built = tappfl_networks(self.networks, shape, 0, self.width)
         with torch.no_grad():
@@ -115,38 +129,38 @@ class Hardened(TAPPFL):
         return players
 
     def stages(self, shape: DataShape) -> tuple[Stage, ...]:
-        """TAPPFL's, with adversaries that start anew or are shared where wanted."""
+        """TAPPFL's stages, with adversaries that restart or are shared where wanted."""
         *before, main = super().stages(shape)
         shared = main.shared | (set(self._readers) if self.share_adversaries else set())
         restarts = dict.fromkeys(self._readers, self.restarts) if self.restarts else {}
         return (*before, replace(main, shared=shared, restarts=restarts))
 
     def encoded(self, play: Play) -> Tensor:
-        """Return r as it will be released: with the shield's noise."""
+        """Return r as it will be released: with the noise that the shield adds."""
         r = self.represent(play)
         return r + self.sigma * play.noise(*r.shape[_records(r) :]) if self.sigma else r
 
     def represent(self, play: Play) -> Tensor:
-        """f(x), cut to the radius where there is a bottleneck; its noise at release is the shield's."""
+        """f(x), clipped to the radius where there is a bottleneck; at release the shield adds the noise."""
         r = super().represent(play)
         if not self.sigma:
             return r
         norm = r.flatten(_records(r)).norm(dim=-1).clamp_min(1e-12)
-        cut: Tensor = (self.radius / norm).clamp_max(1.0)
-        return r * cut.view(*norm.shape, *[1] * (r.dim() - norm.dim()))
+        factor: Tensor = (self.radius / norm).clamp_max(1.0)
+        return r * factor.view(*norm.shape, *[1] * (r.dim() - norm.dim()))
 
     def _read(self, play: Play) -> Tensor:
-        """Return the sum of all adversaries' cross-entropies: each descends its own."""
+        """Return the sum of all adversaries' cross-entropies: each descends only its own term."""
         r = self.encoded(play).detach()
-        own = [self._cross_entropy(play, name, play(g, r)) for name in self.attributes for g in self._panel(name)]
-        return torch.stack(own).sum(dim=0)
+        losses = [self._cross_entropy(play, name, play(g, r)) for name in self.attributes for g in self._panel(name)]
+        return torch.stack(losses).sum(dim=0)
 
     def _leak(self, play: Play, name: str, r: Tensor) -> Tensor:
         answers = [play(g, r) for g in self._panel(name)]
         leaks = torch.stack([self._bounded(play, name, logits) for logits in answers])
         if self.against == "mean":
             leak = leaks.mean(dim=0)
-        else:  # the one whose cross-entropy over the batch is least
+        else:  # the adversary whose cross-entropy over the batch is least
             costs = torch.stack([self._cross_entropy(play, name, logits) for logits in answers]).sum(dim=-1)
             leak = leaks.gather(0, costs.argmin(dim=0)[None, ..., None].expand(1, *leaks.shape[1:]))[0]
         if not self.kernel_weight:
@@ -155,8 +169,8 @@ class Hardened(TAPPFL):
         counted = counting((codes >= 0) & play.varies(name), play.weights)
         vectors = r.flatten(_records(r))
         values = answers[0].shape[-1]
-        told = hsic(vectors, codes, counted) if self.kernel == "hsic" else mmd(vectors, codes, counted, values)
-        return leak + self.kernel_weight * told.unsqueeze(-1)
+        dependence = hsic(vectors, codes, counted) if self.kernel == "hsic" else mmd(vectors, codes, counted, values)
+        return leak + self.kernel_weight * dependence.unsqueeze(-1)
 
     def _bounded(self, play: Play, name: str, logits: Tensor) -> Tensor:
         if self.bound == "confusion":
@@ -172,7 +186,7 @@ class Hardened(TAPPFL):
 
 
 def _records(r: Tensor) -> int:
-    """Return how many axes count records: vectors have one axis more, maps of images three."""
+    """Return how many leading axes count records: vectors have one axis more, maps of images three."""
     return r.dim() - (3 if r.dim() > 3 else 1)
 
 

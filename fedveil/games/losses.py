@@ -1,7 +1,7 @@
 """Losses per record, for one device (batch, …) and for stacked devices (devices, batch, …) alike.
 
-The class or feature axis is the last; what comes back has one value per record. The engine averages
-over each device's batch.
+The last axis holds classes or features; the result has one value per record. The engine averages over each device's
+batch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def one_hot(codes: Tensor, classes: int, like: Tensor) -> Tensor:
 
 
 def counting(chosen: Tensor, weights: Tensor | None) -> Tensor:
-    """Return which of the chosen records are no padding."""
+    """Return which of the chosen records are real, not padding."""
     return chosen if weights is None else chosen & (weights > 0)
 
 
@@ -54,3 +54,8 @@ def mean_over(loss: Tensor, counted: Tensor, weights: Tensor | None) -> Tensor:
     """
     size = float(loss.shape[-1]) if weights is None else weights.sum(dim=-1, keepdim=True)
     return loss * counted * size / counted.sum(dim=-1, keepdim=True).clamp_min(1).to(loss.dtype)
+
+
+def mean_of(terms: list[Tensor]) -> Tensor:
+    """Return the mean of several losses of the same records; a single loss is returned as it is."""
+    return terms[0] if len(terms) == 1 else torch.stack(terms).mean(dim=0)

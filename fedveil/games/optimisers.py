@@ -9,7 +9,13 @@ from fedveil.core.errors import InputError
 
 @dataclass(frozen=True)
 class SGD:
-    """w ← w − η·v with v ← μ·v + g: stochastic gradient descent, with momentum μ where wanted."""
+    """w ← w − η·v with v ← μ·v + g: stochastic gradient descent, with momentum where wanted.
+
+    Attributes:
+        learning_rate: the step size η.
+        momentum: the share μ of the last step that is added to the next; 0: none.
+        weight_decay: how strongly weights are pulled towards 0 at every step.
+    """
 
     learning_rate: float = 0.01
     momentum: float = 0.0
@@ -23,7 +29,15 @@ class SGD:
 
 @dataclass(frozen=True)
 class Adam:
-    """Adam (Kingma and Ba 2015) with bias correction."""
+    """Adam (Kingma and Ba 2015) with bias correction.
+
+    Attributes:
+        learning_rate: the step size.
+        beta1: how slowly the running mean of gradients forgets.
+        beta2: how slowly the running mean of squared gradients forgets.
+        epsilon: added to the root of the mean squared gradient, to avoid division by 0.
+        weight_decay: how strongly weights are pulled towards 0 at every step.
+    """
 
     learning_rate: float = 1e-3
     beta1: float = 0.9

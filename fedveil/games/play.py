@@ -3,6 +3,9 @@
 The same loss runs on one device, where x is (batch, …), and on a stack of devices, where x is
 (devices, batch, …). What a stage has not declared to read is withheld here, so that "task-agnostic"
 is enforced, not promised.
+
+Losses that pair records (`Play.permutation`, `Play.partners`) do so from uniform numbers. Padding (weight 0) is never
+paired with a record, so a device draws in a padded stack what it would draw alone.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ import torch
 from torch import Tensor
 
 from fedveil.core.errors import InputError, nearest
-from fedveil.games import pairing
+
+_BELOW_ONE = 1 - 2.0**-20  # so that adding a uniform number never carries into the next code
 
 
 class WithheldError(InputError):
@@ -22,7 +26,7 @@ class WithheldError(InputError):
 
 
 def no_dice(shape: tuple[int, ...]) -> Tensor:
-    """Refuse: what is released is a function of x alone; noise at release is a shield's."""
+    """Refuse: what is released is a function of x alone; noise at release is the work of a shield."""
     raise InputError("nothing random can be drawn here: a release is a function of x; give its noise to a shield")
 
 
@@ -35,8 +39,8 @@ class Play:
         weights: 1 for records, 0 for padding, as (…, batch); None where no record is padding.
         settings: per-device hyper-parameters, shaped to multiply per-record losses.
         networks: calls a player's network.
-        dice: uniform numbers in [0, 1) for every record, (…, batch, *shape): a device's numbers are the same on every
-            engine and after a resume, and others at every round, step and call.
+        dice: uniform numbers in [0, 1) for every record, (…, batch, *shape). A device's numbers are the same on every
+            engine and after a resume, and differ between rounds, steps and calls.
         calls: the shapes that went through each player in this move, for error messages.
     """
 
@@ -64,11 +68,11 @@ class Play:
         return self._read("y")
 
     def u(self, name: str) -> Tensor:
-        """The batch's codes of a sensitive attribute; "own" is the attribute each device chose for itself."""
+        """The batch's codes of a sensitive attribute; "own" is the attribute that each device protects."""
         return self._read(f"u:{name}")
 
     def varies(self, name: str) -> Tensor:
-        """Whether each record's device has at least two values of an attribute: else there is nothing to hide there."""
+        """Whether each record's device has at least two values of an attribute; otherwise it has nothing to hide."""
         return self._read(f"varies:{name}")
 
     def setting(self, name: str) -> Tensor:
@@ -87,17 +91,17 @@ class Play:
         return normal.to(self._like.dtype)
 
     def permutation(self) -> Tensor:
-        """The places of each device's records in a random order, (…, batch); `pick` takes them."""
-        return pairing.permutation(self.dice(()), self.weights)
+        """The positions of each device's records in a random order, (…, batch); `pick` takes them."""
+        return permutation(self.dice(()), self.weights)
 
     def partners(self, codes: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """For each record the place of another one of its batch (with equal code), and whether there is one."""
-        return pairing.partners(self.dice(()), codes, self.weights)
+        """For each record the position of another record of its batch (with equal code), and whether one exists."""
+        return partners(self.dice(()), codes, self.weights)
 
     @staticmethod
-    def pick(values: Tensor, places: Tensor) -> Tensor:
-        """Return what other records of the batch have: values (…, batch, …) at places (…, batch)."""
-        return pairing.pick(values, places)
+    def pick(values: Tensor, positions: Tensor) -> Tensor:
+        """Return the values of other records of the batch: values (…, batch, …) at positions (…, batch)."""
+        return pick(values, positions)
 
     @property
     def _like(self) -> Tensor:
@@ -110,3 +114,47 @@ class Play:
                 f"a loss asked for {name!r}, but its stage reads {readable}: declare it in the stage's reads"
             )
         return self.data[name]
+
+
+def permutation(uniform: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the positions of each batch's records in a random order; padding stays at the end.
+
+    >>> permutation(torch.tensor([[0.3, 0.1, 0.2], [0.9, 0.5, 0.0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])).tolist()
+    [[1, 2, 0], [1, 0, 2]]
+    """
+    keys = uniform if weights is None else torch.where(weights > 0, uniform, 2.0)
+    return keys.argsort(dim=-1, stable=True)
+
+
+def partners(uniform: Tensor, codes: Tensor | None, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return for each record the position of another record of equal code, drawn evenly, and whether one exists.
+
+    The records of a code form a random cycle, each pointing at the next: never at itself, and every record is the
+    partner of exactly one other. A code of −1 (no label) has no partner; without codes all records count alike. A
+    record without a partner gets its own position.
+
+    >>> positions, exists = partners(torch.tensor([0.3, 0.1, 0.2, 0.5]), torch.tensor([0, 1, 0, 2]), None)
+    >>> positions.tolist(), exists.tolist()
+    ([2, 1, 0, 3], [True, False, True, False])
+    """
+    codes = torch.zeros(uniform.shape, dtype=torch.int64, device=uniform.device) if codes is None else codes
+    codes = codes if weights is None else torch.where(weights > 0, codes, -1)
+    order = (codes + uniform * _BELOW_ONE).argsort(dim=-1, stable=True)
+    sorted_codes = codes.gather(-1, order)
+    here = torch.arange(codes.shape[-1], device=codes.device).expand_as(codes)
+    turns = sorted_codes[..., 1:] != sorted_codes[..., :-1]
+    edge = torch.ones_like(turns[..., :1]) if codes.shape[-1] > 1 else torch.ones_like(codes, dtype=torch.bool)
+    first, last = torch.cat([edge, turns], dim=-1), torch.cat([turns, edge], dim=-1)
+    start = torch.where(first, here, 0).cummax(dim=-1).values
+    following = torch.where(last, start, here + 1)
+    following = torch.where(sorted_codes >= 0, following, here)
+    positions = torch.empty_like(codes).scatter_(-1, order, order.gather(-1, following))
+    return positions, positions != here
+
+
+def pick(values: Tensor, positions: Tensor) -> Tensor:
+    """Return the values (…, batch, …) of the records at some positions (…, batch) of their device's batch."""
+    behind = values.dim() - positions.dim()
+    if not behind:
+        return values.gather(-1, positions)
+    return values.gather(positions.dim() - 1, positions.view(*positions.shape, *[1] * behind).expand_as(values))

@@ -1,4 +1,4 @@
-"""The inputs themselves: nobody learns anything, and x is released as it is."""
+"""The inputs themselves: nothing is trained, and x is released as it is."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fedveil.games.play import Play
 class Raw(Game):
     """r = x: no players and no stages. Guarantee: none.
 
-    With a shield on inputs (`DropColumns`) it is what that shield leaves of x, for heads and attackers to learn from.
+    With a shield on inputs, such as `DropColumns`, heads and attackers learn from what that shield leaves of x.
     """
 
     name = "raw"
 
     def players(self, shape: DataShape) -> Mapping[str, Player]:
-        """Nobody plays."""
+        """No players."""
         return {}
 
     def stages(self, shape: DataShape) -> tuple[Stage, ...]:
-        """Nothing is played."""
+        """No stages."""
         return ()
 
     def represent(self, play: Play) -> Tensor:

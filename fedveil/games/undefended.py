@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from fedveil.core.models import mlp
-from fedveil.games.fedavg import Build, flat_size, task_classes
-from fedveil.games.game import DataShape, Game, Move, Player, Stage
+from fedveil.games.game import Build, DataShape, Game, Move, Player, Stage, flat_size, task_classes
 from fedveil.games.losses import cross_entropy
 from fedveil.games.optimisers import SGD, Optimiser
 from fedveil.games.play import Play
@@ -17,10 +16,19 @@ from fedveil.games.play import Play
 
 @dataclass(frozen=True)
 class Undefended(Game):
-    """min_{f,c} CE(y | c(f(x))): what is released when nobody hides anything.
+    """min_{f,c} CE(y | c(f(x))): what is released when nothing is hidden.
 
     Symbols: f the encoder, c the task's head; both are shared. Task-aware: it reads y. Guarantee: none. The networks
-    are those of `AdversarialTraining`, which at strength 0 differs by its adversary alone: the zero of its scale.
+    are those of `AdversarialTraining`, which at strength 0 differs only by having an adversary: this game is the zero
+    of its scale.
+
+    Attributes:
+        hidden: sizes of the encoder's hidden layers.
+        width: how many numbers the representation has.
+        encoder: builds another encoder from a generator; it must give `width` numbers.
+        optimiser: how encoder and head descend their loss.
+        local_epochs: passes over its records that a device makes in a round.
+        batch_size: records in one step.
     """
 
     hidden: tuple[int, ...] = (64,)
@@ -52,7 +60,7 @@ class Undefended(Game):
         return cross_entropy(self.outputs(play), play.y)
 
     def represent(self, play: Play) -> Tensor:
-        """What the encoder makes of x."""
+        """The encoder's output for x."""
         return play("encoder", play.x)
 
     def outputs(self, play: Play) -> Tensor:
@@ -68,7 +76,7 @@ def encoder_and_head(
     optimiser: Optimiser,
     last: nn.Module | None = None,
 ) -> dict[str, Player]:
-    """Return an encoder and a linear head on it; another encoder is given by its builder.
+    """Return an encoder and a linear head on it; `encoder` builds another encoder than the fully connected one.
 
     The encoder ends in tanh, x → (−1, 1)^width, or in `last`.
     """

@@ -1,4 +1,4 @@
-"""What codes of known length give away: measured, and certified without an attacker."""
+"""What codes of known length cost, what attackers read from them, and what no attacker can exceed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
-    from fedveil.rate.certifying import rate_certificates as rate_certificates
+    from fedveil.rate.measuring import Measured as Measured
     from fedveil.rate.measuring import Released as Released
+    from fedveil.rate.measuring import Sent as Sent
     from fedveil.rate.measuring import measure as measure
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -11,4 +11,4 @@ if TYPE_CHECKING:
     from fedveil.report.charts import plot_frontier as plot_frontier
     from fedveil.report.words import in_words as in_words
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

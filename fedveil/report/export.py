@@ -1,20 +1,41 @@
-"""Export: the page's figures as PNG and its table as LaTeX, for a paper."""
+"""Export: the page's figures as PNG and its table as LaTeX (booktabs), for a paper.
+
+Whatever stands in a name is printed as it is, and is never a command.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fedveil.core.errors import InputError
-from fedveil.report.build import page_data
 from fedveil.report.figures import Figure
-from fedveil.report.gather import stairs
-from fedveil.report.latex import latex_table
+from fedveil.report.gather import PageData, StudyFigures, page_data
+from fedveil.report.marks import COLOURS, VALUE_MARKS
 from fedveil.studies.results import StudyResults
 
 _MUTED, _PROVED = "#565b63", "#14532d"
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+}
 
 
 def export(results: StudyResults, folder: str | Path) -> list[Path]:
@@ -30,7 +51,8 @@ def export(results: StudyResults, folder: str | Path) -> list[Path]:
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; name a directory with --export")
-    data = page_data(results)
+    page = page_data(results)
+    figures = page.figures
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     look: Any = {"text.parse_math": False, "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
@@ -41,153 +63,193 @@ def export(results: StudyResults, folder: str | Path) -> list[Path]:
             canvas.savefig(folder / f"{name}.png", dpi=200, metadata={"Software": None})
             written.append(folder / f"{name}.png")
 
-        for t, task in enumerate(data["tasks"]):
-            for a, attribute in enumerate(data["attributes"]):
-                if any(data["views"][t][a]["points"]):
-                    save(_file("frontier", t, task, a, attribute), _frontier(Canvas, data, t, a))
-        for a, attribute in enumerate(data["attributes"]):
-            if any(data["attackers"][a]):
-                save(_file("attackers", a, attribute), _attackers(Canvas, data, a))
-            if any(data["maps"]["released"]):
-                save(_file("maps", a, attribute), _maps(Canvas, data, a))
-        if any(run["curves"] for runs in data["losses"] for run in runs):
-            save("losses", _losses(Canvas, data))
+        for t, task in enumerate(figures.tasks):
+            for a, attribute in enumerate(figures.attributes):
+                if any(figures.views[t][a].points):
+                    save(_file("frontier", t, task, a, attribute), _frontier(Canvas, figures, t, a))
+        for a, attribute in enumerate(figures.attributes):
+            if any(figures.attackers[a]):
+                save(_file("attackers", a, attribute), _attackers(Canvas, figures, a))
+            if any(page.maps.released):
+                save(_file("maps", a, attribute), _maps(Canvas, page, a))
+        if any(seed.curves for seeds in page.losses for seed in seeds):
+            save("losses", _losses(Canvas, page))
     table = folder / "table.tex"
-    table.write_text(latex_table(data), encoding="utf-8")
+    table.write_text(latex_table(figures), encoding="utf-8")
     return [*written, table]
 
 
-def _frontier(canvas: Any, data: dict[str, Any], t: int, a: int) -> Any:
-    view = data["views"][t][a]
-    made = canvas(figsize=(6.4, 4.4), layout="constrained")
-    axes = made.add_subplot()
-    xs, ys = stairs(view)
+def _frontier(canvas: Any, data: StudyFigures, t: int, a: int) -> Any:
+    view = data.views[t][a]
+    picture = canvas(figsize=(6.4, 4.4), layout="constrained")
+    axes = picture.add_subplot()
+    xs, ys = view.stairs()
     if xs:
         axes.step(xs, ys, where="post", color="black", linewidth=1.2, label="front")
-    for number, method in enumerate(data["methods"]):
-        mine = [i for i, s in enumerate(data["settings"]) if s["method"] == number and view["points"][i]]
-        mine.sort(key=lambda i: data["settings"][i]["strength"] or 0.0)
-        points = [view["points"][i] for i in mine]
+    for number, (name, mark) in enumerate(data.methods.items()):
+        indices = [i for i, setting in enumerate(data.settings) if setting.method == number]
+        indices.sort(key=lambda i: data.settings[i].strength or 0.0)
+        points = [point for i in indices if (point := view.points[i]) is not None]
         if points:
             axes.errorbar(
-                [p["leakage"][0] for p in points],
-                [p["utility"][0] for p in points],
-                xerr=_ends([p["leakage"] for p in points]),
-                yerr=_ends([p["utility"] for p in points]),
-                color=method["light"],
-                marker=method["marker"],
+                [point.leakage.estimate for point in points],
+                [point.utility.estimate for point in points],
+                xerr=_ends([point.leakage for point in points]),
+                yerr=_ends([point.utility for point in points]),
+                color=mark.light,
+                marker=mark.marker,
                 linestyle=":",
                 linewidth=0.8,
                 elinewidth=0.7,
                 markersize=6,
-                label=method["name"],
+                label=name,
             )
-    proved = [i for i, point in enumerate(view["points"]) if point and view["bounds"][i] is not None]
-    if proved:
-        heights = [view["points"][i]["utility"][0] for i in proved]
-        limits = [view["bounds"][i] for i in proved]
+    if proved := view.proved():
+        limits, heights = [bound for _, bound, _ in proved], [point.utility.estimate for _, _, point in proved]
         axes.plot(limits, heights, "|", color=_PROVED, markersize=13, markeredgewidth=3, label="certified bound")
-    if "chance" in view:
-        axes.axvline(view["chance"], color=_MUTED, linestyle="--", linewidth=0.8)
-        axes.axhline(view["utility_prior"], color=_MUTED, linestyle="--", linewidth=0.8)
-    if view.get("floor"):
-        axes.axvline(
-            view["floor"][0], color=_MUTED, linestyle=":", linewidth=0.8, label="floor: the task's label alone"
-        )
-    axes.set_xlabel(f"leakage: balanced accuracy of reading {data['attributes'][a]} (dashed: guessing)")
-    axes.set_ylabel(f"utility: accuracy of {data['tasks'][t]}")
+    if view.lines is not None:
+        dashed = {"color": _MUTED, "linestyle": "--", "linewidth": 0.8}
+        axes.axvline(view.lines.chance, **dashed)
+        axes.axhline(view.lines.utility_prior, **dashed)
+        if view.lines.floor is not None:
+            dotted = {**dashed, "linestyle": ":"}
+            axes.axvline(view.lines.floor.estimate, **dotted, label="floor: the task's label alone")
+    axes.set_xlabel(f"leakage: balanced accuracy of reading {data.attributes[a]} (dashed: guessing)")
+    axes.set_ylabel(f"utility: accuracy of {data.tasks[t]}")
     axes.legend(fontsize=7.5, frameon=False)
-    if not data["complete"]:
-        axes.set_title(f"partial: {data['finished']} of {data['planned']} cells", loc="left", fontsize=8)
-    return made
+    if not data.complete:
+        axes.set_title(f"partial: {data.finished} of {data.planned} cells", loc="left", fontsize=8)
+    return picture
 
 
-def _attackers(canvas: Any, data: dict[str, Any], a: int) -> Any:
-    """Every setting a row, every attacker a mark in it; the co-trained one hollow."""
-    rows = [(s["label"], data["attackers"][a][i]) for i, s in enumerate(data["settings"]) if data["attackers"][a][i]][
-        :40
-    ]
-    names = list(dict.fromkeys(one["name"] for _, found in rows for one in found if one["kind"] != "cotrained"))
-    made = canvas(figsize=(6.4, 1.2 + 0.28 * len(rows)), layout="constrained")
-    axes = made.add_subplot()
-    for n, name in enumerate(names):
-        mark = data["value_marks"][n % len(data["value_marks"])]
-        places = [(one["balanced_accuracy"][0], r) for r, (_, f) in enumerate(rows) for one in f if _is(one, name)]
-        axes.plot(
-            *zip(*places, strict=True), mark["marker"], color=mark["light"], markersize=5, linestyle="", label=name
-        )
-    along = [
-        (one["balanced_accuracy"][0], r)
-        for r, (_, found) in enumerate(rows)
-        for one in found
-        if one["kind"] == "cotrained" and one["balanced_accuracy"]
-    ]
+def _attackers(canvas: Any, data: StudyFigures, a: int) -> Any:
+    """Draw a row for each setting with a mark for each attacker; the co-trained one is hollow."""
+    listed = zip(data.settings, data.attackers[a], strict=True)
+    rows = [(setting.label, attackers) for setting, attackers in listed if attackers][:40]
+    marked: dict[str, list[tuple[float, int]]] = {}
+    along: list[tuple[float, int]] = []
+    for number, (_, attackers) in enumerate(rows):
+        for attacker in attackers:
+            places = along if attacker.kind == "cotrained" else marked.setdefault(attacker.name, [])
+            if attacker.balanced_accuracy is not None:
+                places.append((attacker.balanced_accuracy.estimate, number))
+    picture = canvas(figsize=(6.4, 1.2 + 0.28 * len(rows)), layout="constrained")
+    axes = picture.add_subplot()
+    for number, (name, places) in enumerate(marked.items()):
+        mark = VALUE_MARKS[number % len(VALUE_MARKS)]
+        look = {"color": mark.light, "markersize": 5, "linestyle": "", "label": name}
+        axes.plot([x for x, _ in places], [y for _, y in places], mark.marker, **look)
     if along:
         hollow = {"markerfacecolor": "white", "color": "black", "markersize": 6, "label": "co-trained"}
-        axes.plot(*zip(*along, strict=True), "D", **hollow)
+        axes.plot([x for x, _ in along], [y for _, y in along], "D", **hollow)
     axes.set_yticks(range(len(rows)), [label[:40] for label, _ in rows], fontsize=7.5)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlabel(f"balanced accuracy of reading {data['attributes'][a]}")
+    axes.set_xlabel(f"balanced accuracy of reading {data.attributes[a]}")
     axes.grid(axis="y", linewidth=0.3)
     axes.legend(fontsize=7.5, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-    return made
+    return picture
 
 
-def _is(one: dict[str, Any], name: str) -> bool:
-    return bool(one["name"] == name and one["kind"] != "cotrained" and one["balanced_accuracy"])
-
-
-def _maps(canvas: Any, data: dict[str, Any], a: int) -> Any:
-    shown = [(data["settings"][i]["label"], one) for i, one in enumerate(data["maps"]["released"]) if one][:5]
-    raw = data["maps"]["raw"].get(str(shown[0][1]["seed"]))
-    panels = ([("raw inputs", raw)] if raw else []) + shown
-    made = canvas(figsize=(2.3 * min(3, len(panels)), 2.5 * -(-len(panels) // 3)), layout="constrained")
-    for number, (label, one) in enumerate(panels):
-        axes = made.add_subplot(-(-len(panels) // 3), min(3, len(panels)), number + 1)
-        own = data["maps"]["raw"].get(str(one.get("seed")), one)
-        codes = (one.get("codes") or own.get("codes"))[a]
-        for v, value in enumerate(data["maps"]["values"][a]):
-            mark = data["value_marks"][v % len(data["value_marks"])]
-            who = [k for k, code in enumerate(codes) if code == v and k < len(one["places"][0])]
-            xs, ys = ([one["places"][axis][k] for k in who] for axis in (0, 1))
-            axes.plot(xs, ys, mark["marker"], color=mark["light"], markersize=2, linestyle="", label=value[:30])
+def _maps(canvas: Any, page: PageData, a: int) -> Any:
+    listed = zip(page.figures.settings, page.maps.released, strict=True)
+    released = [(setting.label, people) for setting, people in listed if people is not None][:5]
+    raw = page.maps.raw.get(released[0][1].seed)
+    panels = [*([] if raw is None else [("raw inputs", raw)]), *released]
+    picture = canvas(figsize=(2.3 * min(3, len(panels)), 2.5 * -(-len(panels) // 3)), layout="constrained")
+    for number, (label, people) in enumerate(panels):
+        axes = picture.add_subplot(-(-len(panels) // 3), min(3, len(panels)), number + 1)
+        for code, value in enumerate(page.maps.values[a]):
+            mark = VALUE_MARKS[code % len(VALUE_MARKS)]
+            triples = zip(*people.places, people.codes[a], strict=False)  # codes may be lost
+            places = [(x, y) for x, y, held in triples if held == code]
+            look = {"color": mark.light, "markersize": 2, "linestyle": "", "label": value[:30]}
+            axes.plot([x for x, _ in places], [y for _, y in places], mark.marker, **look)
         axes.set_title(label[:36], fontsize=7.5)
         axes.set_axis_off()
         if number == 0:
-            made.legend(
+            picture.legend(
                 *axes.get_legend_handles_labels(), fontsize=7, frameon=False, loc="outside lower center", ncols=4
             )
-    return made
+    return picture
 
 
-def _losses(canvas: Any, data: dict[str, Any]) -> Any:
-    each = zip(data["settings"], data["losses"], strict=True)
-    shown = [(setting["label"], runs) for setting, runs in each if any(run["curves"] for run in runs)][:12]
-    made = canvas(figsize=(2.4 * min(3, len(shown)), 2.0 * -(-len(shown) // 3)), layout="constrained")
+def _losses(canvas: Any, page: PageData) -> Any:
+    each = zip(page.figures.settings, page.losses, strict=True)
+    panels = [(setting.label, seeds) for setting, seeds in each if any(seed.curves for seed in seeds)][:12]
+    picture = canvas(figsize=(2.4 * min(3, len(panels)), 2.0 * -(-len(panels) // 3)), layout="constrained")
     styles = ("-", "--", ":", "-.")
-    for number, (label, runs) in enumerate(shown):
-        axes = made.add_subplot(-(-len(shown) // 3), min(3, len(shown)), number + 1)
-        names = list(dict.fromkeys(curve["name"] for run in runs for curve in run["curves"]))
-        for run in runs:
-            for curve in run["curves"]:
-                n = names.index(curve["name"])
-                heights = [float("nan") if y is None else y for y in curve["y"]]
-                colour = data["palette"][n % len(data["palette"])][0]
-                own = {} if run is not runs[0] else {"label": curve["name"]}
-                axes.plot(curve["x"], heights, styles[n % len(styles)], color=colour, linewidth=1, **own)
+    for number, (label, seeds) in enumerate(panels):
+        axes = picture.add_subplot(-(-len(panels) // 3), min(3, len(panels)), number + 1)
+        names = list(dict.fromkeys(curve.name for seed in seeds for curve in seed.curves))
+        for seed in seeds:
+            for curve in seed.curves:
+                n = names.index(curve.name)
+                heights = [float("nan") if loss is None else loss for loss in curve.losses]
+                named = {"label": curve.name} if seed is seeds[0] else {}
+                look = {"color": COLOURS[n % len(COLOURS)][0], "linewidth": 1}
+                axes.plot(curve.rounds, heights, styles[n % len(styles)], **look, **named)
         axes.set_title(label[:36], fontsize=7.5)
         axes.tick_params(labelsize=6.5)
         axes.legend(fontsize=6, frameon=False)
-    made.supxlabel("round", fontsize=8)
-    made.supylabel("loss", fontsize=8)
-    return made
+    picture.supxlabel("round", fontsize=8)
+    picture.supylabel("loss", fontsize=8)
+    return picture
 
 
-def _ends(figures: list[Figure]) -> list[list[float]]:
-    return [[max(0.0, one[0] - one[1]) for one in figures], [max(0.0, one[2] - one[0]) for one in figures]]
+def _ends(figures: Sequence[Figure]) -> list[list[float]]:
+    lows = [max(0.0, figure.estimate - figure.low) for figure in figures]
+    return [lows, [max(0.0, figure.high - figure.estimate) for figure in figures]]
 
 
-def _file(kind: str, *parts: Any) -> str:
+def _file(kind: str, *parts: str | int) -> str:
     """Name a file after names that may be anything: their plain letters, and their numbers so that no two meet."""
     plain = [str(part) if isinstance(part, int) else re.sub(r"[^A-Za-z0-9]+", "_", part)[:30] for part in parts]
     return "-".join(word.strip("_") for word in [kind, *plain] if word.strip("_"))
+
+
+def latex_table(data: StudyFigures) -> str:
+    """Return a table for each task and attribute: estimates with intervals, certified bounds in a column apart."""
+    tables = [_table(data, t, a) for t in range(len(data.tasks)) for a in range(len(data.attributes))]
+    return "% Needs \\usepackage{booktabs}.\n" + "\n".join(tables)
+
+
+def latex_text(text: str) -> str:
+    r"""Return text that LaTeX prints as it stands.
+
+    >>> latex_text("50% of_x")
+    '50\\% of\\_x'
+    """
+    return "".join(_ESCAPES.get(letter, letter if letter.isprintable() else " ") for letter in text)
+
+
+def _table(data: StudyFigures, t: int, a: int) -> str:
+    view, task, attribute = data.views[t][a], latex_text(data.tasks[t]), latex_text(data.attributes[a])
+    rows = []
+    for i, setting in enumerate(data.settings):
+        point, limit = view.points[i], view.bounds[i]
+        bound = "--" if limit is None else f"$\\leq {math.ceil(round(limit * 1e3, 6)) / 1e3:.3f}$"
+        bound += " (contradicted)" if data.contradictions[a][i] else ""
+        along = str(view.cotrained[i] or "--")
+        figures = ["missing", along, "missing"] if point is None else [str(point.leakage), along, str(point.utility)]
+        rows.append(" & ".join([latex_text(setting.label), *figures, bound]) + r" \\")
+    partial = "" if data.complete else f" Partial: {data.finished} of {data.planned} cells."
+    caption = (
+        f"{latex_text(data.name)}: leakage of {attribute} (balanced accuracy of the strongest attacker tried, an "
+        f"estimate), what the co-trained adversary says, utility (accuracy of {task}), with "
+        rf"95\% intervals; certified: what no attacker can exceed.{partial}"
+    )
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{caption}}}",
+            r"\begin{tabular}{lrrrr}",
+            r"\toprule",
+            r"setting & leakage & co-trained & utility & certified \\",
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )

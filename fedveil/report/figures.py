@@ -1,77 +1,51 @@
-"""Figures in compact form: [estimate, low, high], four digits, None where there is none."""
+"""Figures as a page shows them: four digits, None where there is none. Means are of figures as they are shown."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import NamedTuple
 
+from fedveil.core.figures import Estimate
 from fedveil.studies.rows import averaged
 
-Figure = list[float]
+
+class Figure(NamedTuple):
+    """An estimate and the ends of its interval, four digits each."""
+
+    estimate: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.estimate:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-def number(value: Any) -> float | None:
-    """Return a figure rounded to four digits, or None where it is none.
+def number(value: float | None) -> float | None:
+    """Return a number rounded to four digits, or None where it is not finite.
 
     >>> number(0.123456), number(float("nan")), number(None)
     (0.1235, None, None)
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return round(float(value), 4)
+    return None if value is None or not math.isfinite(value) else round(float(value), 4)
 
 
-def figure(value: Any) -> Figure | None:
-    """Return an estimate's [estimate, low, high], or None where it is missing; a missing end is the estimate itself.
+def figure(estimate: Estimate | None) -> Figure | None:
+    """Return an estimate with its interval, or None where it is missing; a missing end is the estimate itself.
 
-    >>> figure({"estimate": 0.8, "low": 0.75, "high": None}), figure({"estimate": None})
-    ([0.8, 0.75, 0.8], None)
+    >>> print(figure(Estimate(0.8, 0.75, float("nan"))))
+    0.800 [0.750, 0.800]
     """
-    middle = number(value.get("estimate")) if isinstance(value, Mapping) else None
-    if middle is None:
+    middle = None if estimate is None else number(estimate.estimate)
+    if estimate is None or middle is None:
         return None
-    ends = [number(value.get(end)) for end in ("low", "high")]
-    return [middle, *(middle if end is None else end for end in ends)]
+    low, high = number(estimate.low), number(estimate.high)
+    return Figure(middle, middle if low is None else low, middle if high is None else high)
 
 
-def mean_figure(values: Iterable[Any], within: tuple[float, float] | None = None) -> Figure | None:
+def mean_figure(estimates: Iterable[Estimate | None], within: tuple[float, float] | None = None) -> Figure | None:
     """Return the mean over seeds, its interval as in a study's rows; None where no seed has a figure."""
-    known = [one for one in map(figure, values) if one is not None]
-    if len(known) < 2:
-        return known[0] if known else None
-    named = [dict(zip(("estimate", "low", "high"), one, strict=True)) for one in known]
-    return figure(averaged(named, within).as_dict())
-
-
-def known_certificates(result: Any, attribute: str) -> list[Mapping[str, Any]]:
-    """Return a cell's certificates about an attribute, those that state a finite bound on a named quantity.
-
-    >>> known_certificates({"certificates": {"sex": [{"certified": True}, "?"]}}, "sex")
-    []
-    """
-    found = inside(result, "certificates", attribute)
-    return [
-        one
-        for one in (found if isinstance(found, list) else [])
-        if inside(one, "certified") is True
-        and number(inside(one, "bound")) is not None
-        and isinstance(inside(one, "quantity"), str)
-        and inside(one, "direction") in ("upper", "lower")
-        and isinstance(inside(one, "assumptions"), Mapping)
-        and isinstance(inside(one, "does_not_cover"), list)
-        and all(isinstance(inside(one, part), str) for part in ("method", "citation"))
-    ]
-
-
-def inside(value: Any, *path: str) -> Any:
-    """Return what stands at a path of keys, or None.
-
-    >>> inside({"a": {"b": 1}}, "a", "b"), inside({"a": None}, "a", "b")
-    (1, None)
-    """
-    for key in path:
-        if not isinstance(value, Mapping) or key not in value:
-            return None
-        value = value[key]
-    return value
+    figures = [shown for shown in map(figure, estimates) if shown is not None]
+    if len(figures) < 2:
+        return figures[0] if figures else None
+    return figure(averaged([Estimate(*shown) for shown in figures], within))

@@ -1,138 +1,332 @@
-"""Gather: a study's results as the plain values that a page shows; nothing planned is left out.
+"""What a page shows, gathered from a study's results as typed values; nothing that was planned is left out.
 
-A *setting* is a method at one strength; its figures are means over the seeds' cells. What was planned and is missing
-stays in the list, with the reason. Lists inside run parallel to `settings`, `tasks` or `attributes`; an estimate is
-[estimate, low, high], and null is "missing".
+A *setting* is a method at one strength; its figures are means over its cells. What was planned and is missing stays in
+the list, with the reason. Lists inside run parallel to `settings`, `tasks` or `attributes`; None is "missing".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from fedveil.report.contradictions import contradictions
-from fedveil.report.figures import Figure, figure, inside, known_certificates, mean_figure, number
-from fedveil.report.marks import marks
-from fedveil.report.settings import Setting, bound_on_balanced_accuracy, settings_of
-from fedveil.report.sound import LACKS, Pair
-from fedveil.report.theory import theory
+from fedveil.attacks.judgement import AttackerFigures
+from fedveil.report.certified import Contradiction, bound_on_balanced_accuracy, certificates_of, contradictions
+from fedveil.report.figures import Figure, figure, mean_figure, number
+from fedveil.report.losses import SeedCurves, losses
+from fedveil.report.marks import Mark, marks
+from fedveil.report.pairs import Pair, pair_of
+from fedveil.report.settings import Setting, settings_of
+from fedveil.report.theory import TheoryTable, theory
+from fedveil.report.tsne import Maps, maps
+from fedveil.report.words import Sentence, say
+from fedveil.studies.frontier import Point
+from fedveil.studies.model import JsonObject, StatedCertificate
 from fedveil.studies.notes import epsilon_in_words
-from fedveil.studies.results import CellResult, StudyResults
-from fedveil.studies.rows import CHANCES, spent_of
+from fedveil.studies.results import StudyResults
+from fedveil.studies.rows import CHANCES, Row, most_spent
 
-BESIDE: dict[str, tuple[str | None, ...]] = {
-    "decensoring": ("decensoring", None, "attack"),
-    "decensoring-control": ("decensoring", None, "control"),
-    "cotrained": ("cotrained", None),
-}
-"""Attackers who are no members of the panel, and where a result has them; None stands for the attribute."""
+KINDS = ("retrained", "decensoring", "decensoring-control", "cotrained")
+"""Kinds of attacker, in the order in which a page lists them."""
 
 
-def gather(results: StudyResults, pairs: Sequence[Sequence[Pair]], attributes: Sequence[str]) -> dict[str, Any]:
-    """Return everything about a study but its maps, losses and words; `pairs` by task, then by attribute."""
+class SeedPoint(NamedTuple):
+    """The point of one cell."""
+
+    seed: int
+    leakage: float | None
+    utility: float | None
+
+
+@dataclass(frozen=True)
+class ShownPoint:
+    """A setting's point on the frontier: the attacker who counts, the bits it reads, and the points of its cells."""
+
+    utility: Figure
+    leakage: Figure
+    attacker: str
+    bits: Figure | None
+    each: list[SeedPoint]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines to read a frontier by: guessing, the floor, and the method that others are compared with."""
+
+    chance: float | None
+    prior: float | None
+    utility_prior: float | None
+    floor: Figure | None
+    baseline: str
+
+
+@dataclass(frozen=True)
+class PairView:
+    """One task beside one attribute.
+
+    Attributes:
+        points: for each setting, its point.
+        cotrained: what its co-trained adversary reads.
+        missing: which of its planned cells are not in its figures, and why.
+        bounds: what no attacker's balanced accuracy can exceed.
+        front: the settings on the front, in order of leakage.
+        lines: None where there is no frontier.
+    """
+
+    points: list[ShownPoint | None]
+    cotrained: list[Figure | None]
+    missing: list[str | None]
+    bounds: list[float | None]
+    front: list[int]
+    lines: Lines | None
+
+    def stairs(self) -> tuple[list[float], list[float]]:
+        """Return the front's leakages and utilities; what the test shows to be dominated falls behind the stairs."""
+        kept: list[tuple[float, float]] = []
+        for point in (self.points[index] for index in self.front):
+            if point is not None and (not kept or point.utility.estimate > kept[-1][1]):
+                kept.append((point.leakage.estimate, point.utility.estimate))
+        return [x for x, _ in kept], [y for _, y in kept]
+
+    def proved(self) -> list[tuple[int, float, ShownPoint]]:
+        """Return the settings with a point and a certified bound: index, bound, point."""
+        both = zip(self.bounds, self.points, strict=True)
+        return [
+            (index, bound, point)
+            for index, (bound, point) in enumerate(both)
+            if bound is not None and point is not None
+        ]
+
+
+@dataclass(frozen=True)
+class CellState:
+    """A planned cell: finished, not finished, or damaged, and then why."""
+
+    id: str
+    seed: int
+    state: str
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class ShownSetting:
+    """A setting: its method by number, what noise on updates has spent in words, and its planned cells."""
+
+    method: int
+    strength: float | None
+    label: str
+    spent: str | None
+    cells: list[CellState]
+
+
+@dataclass(frozen=True)
+class ShownAttacker:
+    """An attacker's figures in one setting; `chosen` counts the seeds in which it is the panel's that counts."""
+
+    name: str
+    kind: str
+    chosen: int
+    balanced_accuracy: Figure | None
+    auc: Figure | None
+    bits: Figure | None
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Utility by the attribute's values: the values' names, and for each setting a figure for each."""
+
+    values: list[str]
+    settings: list[list[Figure | None] | None]
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """How the study was run."""
+
+    command: str
+    version: str
+    revision: str
+    versions: dict[str, str]
+    threads: list[int]
+    seeds: list[int]
+    study: JsonObject
+
+
+@dataclass(frozen=True)
+class StudyFigures:
+    """A study's figures; `views`, `groups` and `theory` by task and attribute, other lists by attribute and setting."""
+
+    name: str
+    complete: bool
+    planned: int
+    finished: int
+    tasks: list[str]
+    attributes: list[str]
+    methods: dict[str, Mark]
+    settings: list[ShownSetting]
+    views: list[list[PairView]]
+    attackers: list[list[list[ShownAttacker]]]
+    groups: list[list[Groups]]
+    certificates: list[list[list[StatedCertificate]]]
+    theory: list[list[TheoryTable | None]]
+    contradictions: list[list[list[Contradiction]]]
+    run: RunFacts
+
+
+@dataclass(frozen=True)
+class PageData:
+    """Everything that a page shows.
+
+    Attributes:
+        figures: the study's figures.
+        words: by task and attribute, the answer in sentences.
+        free: by task and attribute, the setting without a defence.
+        start: the setting that is selected at first.
+        losses: for each setting, the curves of its cells.
+        maps: t-SNE of a few settings.
+    """
+
+    figures: StudyFigures
+    words: list[list[list[Sentence]]]
+    free: list[list[int | None]]
+    start: int
+    losses: list[list[SeedCurves]]
+    maps: Maps
+
+
+def page_data(results: StudyResults) -> PageData:
+    """Return everything that the page of a study shows."""
+    settings, attributes = settings_of(results), results.attributes
+    pairs = [[pair_of(results, task, attribute) for attribute in attributes] for task in results.tasks]
+    figures = gather(results, pairs, attributes)
+    free = [[_index(settings, pair.undefended) for pair in row] for row in pairs]
+    recommended = [_index(settings, pair.recommended) for row in pairs for pair in row]
+    undefended = [index for row in free for index in row]
+    views = [view for row in figures.views for view in row]
+    shown = [index for view in views for index, point in enumerate(view.points) if point]
+    by_method = {setting.method: i for i, setting in reversed(list(enumerate(settings))) if setting.cells}
+    fronts = [index for view in views for index in _evenly(view.front)]
+    mapped = [*recommended, *undefended, *by_method.values(), *fronts]
+    return PageData(
+        figures=figures,
+        words=[[say(results, pair) for pair in row] for row in pairs],
+        free=free,
+        start=next(index for index in [*recommended, *undefended, *shown, 0] if index is not None),
+        losses=losses(settings),
+        maps=maps(results, settings, [index for index in mapped if index is not None], attributes),
+    )
+
+
+def gather(results: StudyResults, pairs: Sequence[Sequence[Pair]], attributes: Sequence[str]) -> StudyFigures:
+    """Return a study's figures; `pairs` by task, then by attribute."""
     settings = settings_of(results)
     methods = list(dict.fromkeys(setting.method for setting in settings))
-    given, damaged = marks(methods), dict(results.damaged)
-    return {
-        "name": results.name,
-        "complete": results.complete,
-        "planned": len(results.planned),
-        "finished": len(results.cells),
-        "tasks": [row[0].task for row in pairs if row],
-        "attributes": list(attributes),
-        "methods": [{"name": name, **given[name]._asdict()} for name in methods],
-        "settings": [
-            {
-                "method": methods.index(setting.method),
-                "strength": setting.strength,
-                "label": setting.label,
-                "spent": _spent(setting),
-                "cells": [_cell_state(cell, setting, damaged) for cell in setting.planned],
-            }
+    damaged = dict(results.damaged)
+    return StudyFigures(
+        name=results.name,
+        complete=results.complete,
+        planned=len(results.planned),
+        finished=len(results.cells),
+        tasks=[row[0].task for row in pairs if row],
+        attributes=list(attributes),
+        methods=marks(methods),
+        settings=[
+            ShownSetting(
+                method=methods.index(setting.method),
+                strength=setting.strength,
+                label=setting.label,
+                spent=_spent(setting),
+                cells=_states(setting, damaged),
+            )
             for setting in settings
         ],
-        "views": [[_view(settings, pair) for pair in row] for row in pairs],
-        "attackers": [[_attackers(setting, name) for setting in settings] for name in attributes],
-        "groups": [[_groups(settings, pair.task, pair.attribute) for pair in row] for row in pairs],
-        "certificates": [[_certificates(setting, name) for setting in settings] for name in attributes],
-        "theory": [[theory(settings, pair.task, pair.attribute) for pair in row] for row in pairs],
-        "contradictions": [
-            [[list(one) for one in contradictions(setting, name)] for setting in settings] for name in attributes
-        ],
-        "run": _run(results),
-    }
+        views=[[_view(settings, pair) for pair in row] for row in pairs],
+        attackers=[[_attackers(setting, name) for setting in settings] for name in attributes],
+        groups=[[_groups(settings, pair.task, pair.attribute) for pair in row] for row in pairs],
+        certificates=[[certificates_of(setting, name) for setting in settings] for name in attributes],
+        theory=[[theory(settings, pair.task, pair.attribute) for pair in row] for row in pairs],
+        contradictions=[[contradictions(setting, name) for setting in settings] for name in attributes],
+        run=_run(results),
+    )
+
+
+def _index(settings: Sequence[Setting], point: Point | None) -> int | None:
+    if point is None:
+        return None
+    keys = [(setting.method, setting.strength) for setting in settings]
+    return keys.index((point.method, point.strength))
+
+
+def _evenly(front: Sequence[int], most: int = 8) -> list[int]:
+    """Return a few of a long front, evenly spaced."""
+    step = max(1, math.ceil(len(front) / most))
+    return list(front[::step])
 
 
 def _spent(setting: Setting) -> str | None:
     """Say what noise on updates has spent, or None where there is none."""
-    try:
-        found = spent_of([cell.result for cell in setting.cells]) if setting.cells else None
-        return None if found is None else epsilon_in_words(found)
-    except LACKS:
+    spent = most_spent([cell.result.spent for cell in setting.cells])
+    return None if spent is None else epsilon_in_words(spent)
+
+
+def _states(setting: Setting, damaged: dict[str, str]) -> list[CellState]:
+    finished = {cell.id for cell in setting.cells}
+    states = []
+    for cell in setting.planned:
+        if cell.id in damaged:
+            states.append(CellState(cell.id, cell.seed, "damaged", damaged[cell.id]))
+        else:
+            states.append(CellState(cell.id, cell.seed, "finished" if cell.id in finished else "not finished"))
+    return states
+
+
+def _view(settings: Sequence[Setting], pair: Pair) -> PairView:
+    """Return every setting's point, the front, and the lines to read them by."""
+    index = {(setting.method, setting.strength): i for i, setting in enumerate(settings)}
+    rows = {(row.method, row.strength, row.attacker): row for row in pair.rows}
+    points: list[ShownPoint | None] = [None] * len(settings)
+    front: list[int] = []
+    lines = None
+    if pair.frontier is not None:
+        for point in pair.frontier.points:
+            here = index[point.method, point.strength]
+            points[here] = _point(settings[here], pair, point, rows[point.method, point.strength, "retrained"])
+        on_front = [pair.frontier.points[i] for i in pair.frontier.front]
+        front = [index[point.method, point.strength] for point in on_front]
+        lines = Lines(
+            chance=number(pair.frontier.chance),
+            prior=number(pair.frontier.prior),
+            utility_prior=number(pair.frontier.utility_prior),
+            floor=figure(pair.frontier.floor),
+            baseline=pair.frontier.baseline,
+        )
+    cotrained = [rows.get((setting.method, setting.strength, "cotrained")) for setting in settings]
+    return PairView(
+        points=points,
+        cotrained=[None if row is None else figure(row.leakage.balanced_accuracy) for row in cotrained],
+        missing=[_why_missing(setting, pair) for setting in settings],
+        bounds=[bound_on_balanced_accuracy(setting, pair.attribute) for setting in settings],
+        front=front,
+        lines=lines,
+    )
+
+
+def _point(setting: Setting, pair: Pair, point: Point, row: Row) -> ShownPoint | None:
+    utility, leakage = figure(point.utility), figure(point.leakage)
+    if utility is None or leakage is None:  # a frontier refuses such points
         return None
-
-
-def _cell_state(cell: dict[str, Any], setting: Setting, damaged: Mapping[str, str]) -> dict[str, Any]:
-    state = {"id": cell["id"], "seed": cell["seed"], "state": "finished"}
-    if cell["id"] in damaged:
-        return state | {"state": "damaged", "why": str(damaged[cell["id"]])}
-    if not any(done.id == cell["id"] for done in setting.cells):
-        return state | {"state": "not finished"}
-    return state
-
-
-def _view(settings: list[Setting], pair: Pair) -> dict[str, Any]:
-    """One task beside one attribute: every setting's point, the front, and the lines to read them by."""
-    place = {(setting.method, setting.strength): index for index, setting in enumerate(settings)}
-    rows = {(row["method"], row["strength"], row["attacker"]): row for row in pair.rows}
-    view: dict[str, Any] = {
-        "points": [None] * len(settings),
-        "cotrained": [_cotrained(rows.get((s.method, s.strength, "cotrained"))) for s in settings],
-        "missing": [_why_missing(setting, pair) for setting in settings],
-        "bounds": [bound_on_balanced_accuracy(setting, pair.attribute) for setting in settings],
-        "front": [],
-        "baseline": None,
-    }
-    if pair.frontier is None:
-        return view
-    for point in pair.frontier.points:
-        index, row = place[point.method, point.strength], rows[point.method, point.strength, "retrained"]
-        view["points"][index] = {
-            "utility": figure(point.utility.as_dict()),
-            "leakage": figure(point.leakage.as_dict()),
-            "attacker": str(row["attacker_name"]),
-            "bits": figure(row["leakage"]["mutual_information_bits"]),
-            "each": [_each(cell, pair) for cell in settings[index].cells if cell.id not in pair.lacking],
-        }
-    points = pair.frontier.points
-    return view | {
-        "front": [place[points[i].method, points[i].strength] for i in pair.frontier.front],
-        "chance": number(pair.frontier.chance),
-        "prior": number(pair.frontier.prior),
-        "utility_prior": number(pair.frontier.utility_prior),
-        "floor": None if pair.frontier.floor is None else figure(pair.frontier.floor.as_dict()),
-        "baseline": pair.frontier.baseline,
-    }
-
-
-def stairs(view: Mapping[str, Any]) -> tuple[list[float], list[float]]:
-    """Return the front's leakages and utilities; what the test shows to be dominated falls behind the stairs."""
-    kept: list[tuple[float, float]] = []
-    for point in (view["points"][i] for i in view["front"]):
-        if not kept or point["utility"][0] > kept[-1][1]:
-            kept.append((point["leakage"][0], point["utility"][0]))
-    return [x for x, _ in kept], [y for _, y in kept]
-
-
-def _cotrained(row: Mapping[str, Any] | None) -> Figure | None:
-    return figure(inside(row, "leakage", "balanced_accuracy"))
-
-
-def _each(cell: CellResult, pair: Pair) -> list[float | None]:
-    """One cell's own point: its seed, leakage and utility."""
-    leakage = inside(cell.result, "leakage", pair.attribute, "worst", "balanced_accuracy", "estimate")
-    utility = inside(cell.result, "utility", pair.task, "accuracy", "estimate")
-    return [cell.seed, number(leakage), number(utility)]
+    each = [
+        SeedPoint(
+            cell.seed,
+            number(cell.result.leakage[pair.attribute].worst.balanced_accuracy.estimate),
+            number(cell.result.utility[pair.task].accuracy.estimate),
+        )
+        for cell in setting.cells
+        if cell.id not in pair.lacking
+    ]
+    bits = figure(row.leakage.mutual_information_bits)
+    return ShownPoint(utility, leakage, row.attacker_name, bits, each)
 
 
 def _why_missing(setting: Setting, pair: Pair) -> str | None:
@@ -140,81 +334,61 @@ def _why_missing(setting: Setting, pair: Pair) -> str | None:
     reasons = []
     if len(setting.cells) < len(setting.planned):
         reasons.append(f"{len(setting.planned) - len(setting.cells)} of {len(setting.planned)} cells not finished")
-    reasons += [f"seed {c.seed}: {pair.lacking[c.id]}" for c in setting.cells if c.id in pair.lacking]
+    reasons += [f"seed {cell.seed}: {pair.lacking[cell.id]}" for cell in setting.cells if cell.id in pair.lacking]
     return "; ".join(reasons) or None
 
 
-def _attackers(setting: Setting, attribute: str) -> list[dict[str, Any]]:
-    """Every attacker's figures, means over seeds, strongest first; those who are no members of the panel last."""
-    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    chosen: dict[str, int] = {}
+def _attackers(setting: Setting, attribute: str) -> list[ShownAttacker]:
+    """Return every attacker's figures, means over seeds, strongest first; those beside the panel last."""
+    figures: dict[tuple[str, str], list[AttackerFigures]] = {}
+    chosen: list[str] = []
     for cell in setting.cells:
-        tried = inside(cell.result, "leakage", attribute, "attackers")
-        for attacker in tried if isinstance(tried, list) else []:
-            if inside(attacker, "name"):
-                found.setdefault((str(attacker["name"]), "retrained"), []).append(attacker)
-        worst = inside(cell.result, "leakage", attribute, "worst", "name")
-        if worst is not None:
-            chosen[str(worst)] = chosen.get(str(worst), 0) + 1
-        for kind, path in BESIDE.items():
-            one = inside(cell.result, *(attribute if step is None else step for step in path))
-            if isinstance(one, Mapping) and one:
-                found.setdefault((str(one.get("name", kind)), kind), []).append(one)
-    listed = [
-        {
-            "name": name,
-            "kind": kind,
-            "chosen": chosen.get(name, 0) if kind == "retrained" else 0,
-            "balanced_accuracy": mean_figure((one.get("balanced_accuracy") for one in each), CHANCES),
-            "auc": mean_figure((one.get("auc") for one in each), CHANCES),
-            "bits": mean_figure(one.get("mutual_information_bits") for one in each),
-        }
-        for (name, kind), each in found.items()
+        judged = cell.result.leakage.get(attribute)
+        if judged is not None:
+            chosen.append(judged.worst.name)
+            for attacker in judged.attackers:
+                figures.setdefault((attacker.name, "retrained"), []).append(attacker)
+        beside = cell.result.beside_panel(attribute)
+        for kind in KINDS:
+            if kind in beside:
+                figures.setdefault((beside[kind].name, kind), []).append(beside[kind])
+    attackers = [
+        ShownAttacker(
+            name=name,
+            kind=kind,
+            chosen=chosen.count(name) if kind == "retrained" else 0,
+            balanced_accuracy=mean_figure((attacker.balanced_accuracy for attacker in each), CHANCES),
+            auc=mean_figure((attacker.auc for attacker in each), CHANCES),
+            bits=mean_figure(attacker.mutual_information_bits for attacker in each),
+        )
+        for (name, kind), each in figures.items()
     ]
-    kinds = ["retrained", *BESIDE]
-    return sorted(listed, key=lambda one: (kinds.index(one["kind"]), -(one["balanced_accuracy"] or [0.0])[0]))
+    return sorted(attackers, key=lambda a: (KINDS.index(a.kind), -(a.balanced_accuracy or (0.0,))[0]))
 
 
-def _groups(settings: list[Setting], task: str, attribute: str) -> dict[str, Any]:
-    """Utility by the attribute's values: the values' names, and for each setting a figure for each."""
-    each = [
-        [inside(cell.result, "utility", task, "by_group", attribute) or {} for cell in setting.cells]
+def _groups(settings: Sequence[Setting], task: str, attribute: str) -> Groups:
+    by_setting = [
+        [cell.result.utility[task].by_group.get(attribute, {}) for cell in setting.cells if task in cell.result.utility]
         for setting in settings
     ]
-    values = list(dict.fromkeys(str(value) for setting in each for groups in setting for value in groups))
-    by_setting = [
-        [mean_figure((groups.get(value) for groups in setting), CHANCES) for value in values] if setting else None
-        for setting in each
-    ]
-    return {"values": values, "settings": by_setting}
+    values = list(dict.fromkeys(value for cells in by_setting for groups in cells for value in groups))
+    return Groups(
+        values,
+        [
+            [mean_figure((groups.get(value) for groups in cells), CHANCES) for value in values] if cells else None
+            for cells in by_setting
+        ],
+    )
 
 
-def _certificates(setting: Setting, attribute: str) -> list[dict[str, Any]]:
-    """What is proved about a setting: of each quantity that every finished cell bounds, the loosest bound over them."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for cell in setting.cells:
-        tightest: dict[tuple[str, str], dict[str, Any]] = {}
-        for one in known_certificates(cell.result, attribute):
-            key = (str(one["quantity"]), str(one["direction"]))
-            if key not in tightest or _looseness(one) < _looseness(tightest[key]):
-                tightest[key] = dict(one)
-        for key, best in tightest.items():
-            found.setdefault(key, []).append(best)
-    return [max(each, key=_looseness) for each in found.values() if len(each) == len(setting.cells)]
-
-
-def _looseness(certificate: Mapping[str, Any]) -> float:
-    return float(certificate["bound"]) * (1 if certificate["direction"] == "upper" else -1)
-
-
-def _run(results: StudyResults) -> dict[str, Any]:
+def _run(results: StudyResults) -> RunFacts:
     configs = [cell.config for cell in results.cells]
-    return {
-        "command": str(results.facts.get("command") or ""),
-        "version": str(results.facts.get("version") or ""),
-        "revision": str(results.facts.get("revision") or ""),
-        "versions": dict(inside(configs[0], "versions") or {}) if configs else {},
-        "threads": sorted({config["threads"] for config in configs if isinstance(config.get("threads"), int)}),
-        "seeds": sorted({cell["seed"] for cell in results.planned}),
-        "study": results.study,
-    }
+    return RunFacts(
+        command=results.facts.command,
+        version=results.facts.version,
+        revision=results.facts.revision,
+        versions=dict(configs[0].versions) if configs else {},
+        threads=sorted({config.threads for config in configs if config.threads is not None}),
+        seeds=sorted({cell.seed for cell in results.planned}),
+        study=results.study,
+    )

@@ -1,7 +1,8 @@
-"""How methods look in every chart: a colour and a shape each, so that neither eye nor printer needs the colour.
+"""How methods look in every chart: a colour and a shape each, so that a chart can be read without colours.
 
-Colours are of the Okabe–Ito kind, told apart by colour-blind people; each has a form for light and for dark paper with
-a contrast of at least 3 to 1 against it. Eight colours and eleven shapes make 88 different marks before one returns.
+The colours are of the Okabe–Ito kind, which colour-blind people can tell apart; each has a form for light and one for
+dark paper, with a contrast of at least 3 to 1 against it. Eight colours and eleven shapes make 88 marks before one
+recurs.
 """
 
 from __future__ import annotations
@@ -57,15 +58,19 @@ def marks(methods: Sequence[str]) -> dict[str, Mark]:
     >>> marks(["none", "adversarial"])["none"].symbol, marks(["none", "adversarial"])["adversarial"].symbol
     ('x', 'circle')
     """
-    given: dict[str, Mark] = {}
+    by_method: dict[str, Mark] = {}
     baselines = others = 0
     for method in methods:
         if method == "none":
-            given[method] = Mark(*_NONE)
+            by_method[method] = Mark(*_NONE)
         elif method.startswith("drop-columns"):
-            given[method] = Mark(*_BASELINES[baselines % len(_BASELINES)])
+            by_method[method] = Mark(*_BASELINES[baselines % len(_BASELINES)])
             baselines += 1
         else:
-            given[method] = Mark(*COLOURS[others % len(COLOURS)], *_SHAPES[others % len(_SHAPES)])
+            by_method[method] = Mark(*COLOURS[others % len(COLOURS)], *_SHAPES[others % len(_SHAPES)])
             others += 1
-    return given
+    return by_method
+
+
+VALUE_MARKS = tuple(marks([f"value {k}" for k in range(12)]).values())
+"""The marks of an attribute's values, or of attackers, in charts where methods have none."""

@@ -1,4 +1,4 @@
-"""Pack: a page's data in little space. Names and rounds that repeat stand once; figures stand in lists without names.
+"""Pack: a page's data as compact JSON. Names and rounds that repeat stand once; figures are lists without names.
 
 `unpack` in page.js is the other half.
 """
@@ -7,39 +7,74 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from typing import Any
 
-from fedveil.certificates.certificate import Certificate
+from fedveil import __version__
+from fedveil.report.certified import Contradiction
+from fedveil.report.figures import Figure, figure, number
+from fedveil.report.gather import CellState, PageData, PairView, ShownAttacker, ShownPoint
+from fedveil.report.losses import Curve
+from fedveil.report.marks import COLOURS, VALUE_MARKS
+from fedveil.report.theory import Theorems, TheoryTable
+from fedveil.report.tsne import Maps
+from fedveil.studies.model import StatedCertificate
 
-Named = dict[str, int]
+
+class Names:
+    """Texts that stand in the page once, and are referred to by number."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        """Return the number of a text, which is added where it is new."""
+        return self.numbers.setdefault(text, len(self.numbers))
 
 
-def pack(data: dict[str, Any], *, brief: bool = False) -> dict[str, Any]:
-    """Return the data packed; a brief page leaves out the attackers' AUC and information."""
-    strings: Named = {}
-    packed = dict(data) | {"theorems": THEOREMS}
-    packed["views"] = [
-        [view | {"points": [point and _point(point, strings) for point in view["points"]]} for view in row]
-        for row in data["views"]
-    ]
-    packed["attackers"] = [
-        [[_attacker(one, strings, brief) for one in each] for each in by_setting] for by_setting in data["attackers"]
-    ]
-    packed["certificates"] = [
-        [[_certificate(one, strings) for one in each] for each in by_setting] for by_setting in data["certificates"]
-    ]
-    packed["theory"] = [
-        [one and one | {"settings": [each and _theorems(each) for each in one["settings"]]} for one in row]
-        for row in data["theory"]
-    ]
-    rounds: Named = {}
-    packed["losses"] = [
-        [[run["seed"], [_curve(curve, strings, rounds) for curve in run["curves"]]] for run in runs]
-        for runs in data["losses"]
-    ]
-    packed["rounds"] = [json.loads(one) for one in rounds]
-    packed["strings"] = list(strings)
-    return packed
+def pack(page: PageData, *, brief: bool = False) -> dict[str, Any]:
+    """Return the page's data as plain JSON values; a brief page leaves out the attackers' AUC and information."""
+    strings, rounds, figures = Names(), Names(), page.figures
+    packed: dict[str, Any] = {
+        "name": figures.name,
+        "complete": figures.complete,
+        "planned": figures.planned,
+        "finished": figures.finished,
+        "tasks": figures.tasks,
+        "attributes": figures.attributes,
+        "methods": [{"name": name, **mark._asdict()} for name, mark in figures.methods.items()],
+        "settings": [
+            {**asdict(setting), "cells": [_state(cell) for cell in setting.cells]} for setting in figures.settings
+        ],
+        "views": [[_view(view, strings) for view in row] for row in figures.views],
+        "attackers": [
+            [[_attacker(attacker, strings, brief) for attacker in attackers] for attackers in by_setting]
+            for by_setting in figures.attackers
+        ],
+        "groups": [[asdict(groups) for groups in row] for row in figures.groups],
+        "certificates": [
+            [[_certificate(certificate, strings) for certificate in certificates] for certificates in by_setting]
+            for by_setting in figures.certificates
+        ],
+        "theory": [[None if table is None else _theory(table) for table in row] for row in figures.theory],
+        "theorems": Theorems._fields,
+        "contradictions": [
+            [[_contradiction(case) for case in cases] for cases in by_setting] for by_setting in figures.contradictions
+        ],
+        "run": asdict(figures.run),
+        "words": page.words,
+        "free": page.free,
+        "start": page.start,
+        "losses": [
+            [[seed.seed, [_curve(curve, strings, rounds) for curve in seed.curves]] for seed in seeds]
+            for seeds in page.losses
+        ],
+        "maps": _maps(page.maps),
+        "palette": COLOURS,
+        "value_marks": [mark._asdict() for mark in VALUE_MARKS],
+        "made_by": __version__,
+    }
+    return packed | {"rounds": [json.loads(listed) for listed in rounds.numbers], "strings": list(strings.numbers)}
 
 
 def escaped_json(value: Any) -> str:
@@ -52,67 +87,81 @@ def escaped_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _point(point: dict[str, Any], strings: Named) -> list[Any]:
-    told = [point["utility"], point["leakage"], _place(strings, point["attacker"]), _short(point["bits"])]
-    return [*told, point["each"]]
+def _state(cell: CellState) -> dict[str, Any]:
+    return {key: value for key, value in asdict(cell).items() if value is not None}
 
 
-def _attacker(one: dict[str, Any], strings: Named, brief: bool) -> list[Any]:
-    told = [_place(strings, one["name"]), _place(strings, one["kind"]), one["chosen"], one["balanced_accuracy"]]
-    return told if brief else [*told, _short(one["auc"]), _short(one["bits"])]
+def _view(view: PairView, strings: Names) -> dict[str, Any]:
+    return {
+        "points": [None if point is None else _point(point, strings) for point in view.points],
+        "cotrained": view.cotrained,
+        "missing": view.missing,
+        "bounds": view.bounds,
+        "front": view.front,
+        **({"baseline": None} if view.lines is None else asdict(view.lines)),
+    }
 
 
-def _curve(curve: dict[str, Any], strings: Named, rounds: Named) -> list[Any]:
-    return [_place(strings, curve["name"]), _place(rounds, json.dumps(curve["x"])), curve["y"]]
+def _point(point: ShownPoint, strings: Names) -> list[Any]:
+    return [point.utility, point.leakage, strings.number(point.attacker), _short(point.bits), point.each]
 
 
-def _certificate(one: dict[str, Any], strings: Named) -> list[Any]:
-    named = {key: one[key] for key in Certificate.__dataclass_fields__ if key in one}
+def _attacker(attacker: ShownAttacker, strings: Names, brief: bool) -> list[Any]:
+    name, kind = strings.number(attacker.name), strings.number(attacker.kind)
+    packed = [name, kind, attacker.chosen, attacker.balanced_accuracy]
+    return packed if brief else [*packed, _short(attacker.auc), _short(attacker.bits)]
+
+
+def _curve(curve: Curve, strings: Names, rounds: Names) -> list[Any]:
+    return [strings.number(curve.name), rounds.number(json.dumps(curve.rounds)), curve.losses]
+
+
+def _certificate(certificate: StatedCertificate, strings: Names) -> list[Any]:
     return [
-        _place(strings, one["quantity"]),
-        "≤" if one["direction"] == "upper" else "≥",
-        Certificate(**named).rounded(),
-        one.get("confidence"),
-        [[_place(strings, key), _place(strings, _shown(value))] for key, value in one["assumptions"].items()],
-        [_place(strings, text) for text in one["does_not_cover"]],
-        _place(strings, f"{one['method']}. {one['citation']}."),
+        strings.number(certificate.quantity),
+        "≤" if certificate.direction == "upper" else "≥",
+        certificate.rounded(),
+        certificate.confidence,
+        [[strings.number(name), strings.number(_text(value))] for name, value in certificate.assumptions.items()],
+        [strings.number(text) for text in certificate.does_not_cover],
+        strings.number(f"{certificate.method}. {certificate.citation}."),
     ]
 
 
-THEOREMS = (
-    "advantage",
-    "accuracy",
-    "error",
-    "error_corrected",
-    "error_printed",
-    "error_certified",
-    "equivocation",
-    "accuracy_corrected",
-    "accuracy_printed",
-    "accuracy_certified",
-)
-"""A setting's figures for the theorems, in the order in which they are packed."""
+def _contradiction(case: Contradiction) -> list[Any]:
+    return [case.quantity, number(case.bound), case.attacker, case.seed, figure(case.read)]
 
 
-def _theorems(each: dict[str, Any]) -> list[Any]:
-    figures = [each[name] for name in THEOREMS]
-    return [_short(one) if isinstance(one, list) else one for one in figures]
+def _theory(table: TheoryTable) -> dict[str, Any]:
+    settings = [
+        theorems and [_short(shown) if isinstance(shown, Figure) else shown for shown in theorems]
+        for theorems in table.settings
+    ]
+    return {"gap": table.gap, "entropy": table.entropy, "values": table.values, "settings": settings}
 
 
-def _place(named: Named, text: object) -> int:
-    return named.setdefault(str(text), len(named))
+def _maps(maps: Maps) -> dict[str, Any]:
+    """Return the maps; the codes of people whose raw inputs are mapped stand beside these alone."""
+    raw = {str(seed): {"places": people.places, "codes": people.codes} for seed, people in maps.raw.items()}
+    released = [
+        people
+        and {"seed": people.seed, "places": people.places}
+        | ({} if people.seed in maps.raw else {"codes": people.codes})
+        for people in maps.released
+    ]
+    return {"released": released, "raw": raw, "first": maps.first, "values": maps.values}
 
 
-def _short(figure: list[float] | None) -> list[float] | None:
-    return figure and [round(value, 3) for value in figure]
+def _short(shown: Figure | None) -> list[float] | None:
+    return shown and [round(value, 3) for value in shown]
 
 
-def _shown(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}"
-    return ", ".join(map(_shown, value)) if isinstance(value, list) else str(value)
+    return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
 
 
 def _plain(value: Any) -> Any:

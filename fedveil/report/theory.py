@@ -1,13 +1,15 @@
 """What theory says: TAPPFL's two theorems, printed and corrected, beside what was measured.
 
-Both need what nobody knows, the best attacker's advantage and H(u|r). The attackers' figures stand in for them, so what
-comes out is an estimate against the attackers tried; where a certificate bounds the quantity, that bound is shown too.
+Both need what nobody knows: the best attacker's advantage, and H(u|r). The figures of the attackers tried take their
+place, so the results are estimates against the attackers tried; where a certificate bounds the quantity, that bound is
+shown too. Everything is computed from figures as the page shows them, with four digits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,99 +19,152 @@ from fedveil.certificates.tappfl_theorems import (
     printed_theorem1_error_bound,
     printed_theorem2_accuracy_bound,
 )
-from fedveil.report.figures import inside, known_certificates, mean_figure, number
+from fedveil.report.figures import Figure, mean_figure, number
 from fedveil.report.settings import Setting
-from fedveil.studies.results import CellResult
+from fedveil.studies.model import CellFigures
 from fedveil.studies.rows import CHANCES
 
 MIN_PRODUCT = (0.5, 1.0)
-"""R and C_L at which the printed Theorem 1 is at its best: 2R·C_L is 1 at least for a classifier that says 0 or 1."""
-
-_CERTIFIED: dict[str, Callable[[list[float]], float]] = {"error_certified": min, "accuracy_certified": max}
-"""What a proof says, and which of several seeds' bounds holds for all of them: the weakest, never their mean."""
+"""R and C_L at which the printed Theorem 1 is at its best: 2R·C_L is at least 1 for a classifier that says 0 or 1."""
 
 
-def theory(settings: Sequence[Setting], task: str, attribute: str) -> dict[str, Any] | None:
-    """Return the theorems' figures of every setting, for one task and attribute; None where cells lack the facts.
+class Theorems(NamedTuple):
+    """The theorems' figures of one setting: means over its cells, and the weakest of what they certify.
 
-    `gap` is Δ, None where the task or the attribute has more than two values, and Theorem 1 says nothing.
+    Attributes:
+        advantage, accuracy: of the attackers' strongest, measured.
+        error: the task's error among people with u = 0 plus that among those with u = 1, measured.
+        error_corrected, error_printed, error_certified: Theorem 1's lower bounds on it.
+        equivocation: H(u|r), from above.
+        accuracy_corrected, accuracy_printed, accuracy_certified: Theorem 2's upper bounds on the accuracy.
     """
-    facts = [
-        (gap, bits, len(values))
-        for setting in settings
-        for cell in setting.cells
-        for gap in [number(inside(cell.result, "theory", attribute, "gap", task))]
-        for bits in [number(inside(cell.result, "theory", attribute, "entropy_bits"))]
-        for values in [inside(cell.result, "leakage", attribute, "classes")]
-        if bits is not None and isinstance(values, list) and len(values) > 1
-    ]
-    if not facts:
+
+    advantage: Figure | None
+    accuracy: Figure | None
+    error: float | None
+    error_corrected: float | None
+    error_printed: float | None
+    error_certified: float | None
+    equivocation: float | None
+    accuracy_corrected: float | None
+    accuracy_printed: float | None
+    accuracy_certified: float | None
+
+
+@dataclass(frozen=True)
+class TheoryTable:
+    """The theorems' figures for one task and one attribute.
+
+    Attributes:
+        gap: Δ; None where the task or the attribute has more than two values, and Theorem 1 says nothing.
+        entropy: H(u) in bits.
+        values: how many values the attribute has.
+        settings: a line for each setting; None where no cell has the figures.
+    """
+
+    gap: float | None
+    entropy: float | None
+    values: int
+    settings: list[Theorems | None]
+
+
+class _CellTheorems(NamedTuple):
+    error: float | None
+    error_corrected: float | None
+    error_printed: float | None
+    error_certified: float | None
+    equivocation: float | None
+    accuracy_corrected: float | None
+    accuracy_printed: float | None
+    accuracy_certified: float | None
+
+
+_WEAKEST: dict[str, Callable[[list[float]], float]] = {"error_certified": min, "accuracy_certified": max}
+"""Of several seeds' certified bounds, the weakest holds for all of them; their mean holds for none."""
+
+
+def theory(settings: Sequence[Setting], task: str, attribute: str) -> TheoryTable | None:
+    """Return the theorems' figures of every setting; None where no cell has the facts that they need."""
+    results = [cell.result for setting in settings for cell in setting.cells]
+    results = [result for result in results if attribute in result.leakage and _entropy(result, attribute) is not None]
+    if not results:
         return None
-    gaps = [gap for gap, _, _ in facts if gap is not None]
-    return {
-        "gap": number(float(np.mean(gaps))) if len(gaps) == len(facts) else None,
-        "entropy": number(float(np.mean([bits for _, bits, _ in facts]))),
-        "values": facts[0][2],
-        "settings": [_setting(setting, task, attribute) for setting in settings],
-    }
+    gaps = [_gap(result, task, attribute) for result in results]
+    return TheoryTable(
+        gap=_mean(gaps),
+        entropy=_mean([_entropy(result, attribute) for result in results]),
+        values=len(results[0].leakage[attribute].classes),
+        settings=[_setting(setting, task, attribute) for setting in settings],
+    )
 
 
-def _setting(setting: Setting, task: str, attribute: str) -> dict[str, Any] | None:
-    """Return one setting's figures: means over the cells that have them, and of what is certified the weakest."""
-    found = [one for one in (_cell(cell, task, attribute) for cell in setting.cells) if one is not None]
-    if not found:
+def _setting(setting: Setting, task: str, attribute: str) -> Theorems | None:
+    """Return the figures of one setting, over the cells that have them."""
+    each = (_cell(cell.result, task, attribute) for cell in setting.cells)
+    cells = [theorems for theorems in each if theorems is not None]
+    if not cells:
         return None
-    judged = [inside(cell.result, "leakage", attribute, "worst") for cell in setting.cells]
-    means = {name: _mean([one[name] for one in found]) for name in found[0]}
-    means |= {name: _weakest([one[name] for one in found], of) for name, of in _CERTIFIED.items()}
-    return {
-        **means,
-        "advantage": mean_figure(inside(one, "advantage") for one in judged),
-        "accuracy": mean_figure((inside(one, "accuracy") for one in judged), CHANCES),
-    }
+    strongest = [cell.result.strongest(attribute) for cell in setting.cells if attribute in cell.result.leakage]
+    columns = dict(zip(_CellTheorems._fields, zip(*cells, strict=True), strict=True))
+    return Theorems(
+        advantage=mean_figure(attacker.advantage for attacker in strongest),
+        accuracy=mean_figure((attacker.accuracy for attacker in strongest), CHANCES),
+        **{name: _joined(column, _WEAKEST.get(name, np.mean)) for name, column in columns.items()},
+    )
 
 
-def _cell(cell: CellResult, task: str, attribute: str) -> dict[str, float | None] | None:
-    judged = inside(cell.result, "leakage", attribute)
-    facts, classes = inside(cell.result, "theory", attribute), inside(judged, "classes")
-    advantage = number(inside(judged, "worst", "advantage", "estimate"))
-    entropy, bits = number(inside(facts, "entropy_bits")), number(inside(judged, "mutual_information_bits", "estimate"))
-    if advantage is None or entropy is None or bits is None or not isinstance(classes, list) or len(classes) < 2:
+def _cell(result: CellFigures, task: str, attribute: str) -> _CellTheorems | None:
+    if attribute not in result.leakage:
         return None
+    judged = result.leakage[attribute]
+    advantage, bits = number(judged.worst.advantage.estimate), number(judged.mutual_information_bits.estimate)
+    entropy, gap = _entropy(result, attribute), _gap(result, task, attribute)
+    if advantage is None or entropy is None or bits is None:
+        return None
+    advantage = min(1.0, max(0.0, advantage))
     left = max(0.0, entropy - max(0.0, bits))  # no attacker's cross-entropy lies below H(u|r): this is from above
-    tried = AttackerCrossEntropy(left, len(classes), (str(inside(judged, "mutual_information_attacker")),))
-    gap, advantage = number(inside(facts, "gap", task)), min(1.0, max(0.0, advantage))
-    proved: dict[str, float] = {}
-    for one in known_certificates(cell.result, attribute):
-        if one["direction"] == "upper":  # each of them holds, so the least does
-            name, bound = str(one["quantity"]), float(one["bound"])
-            proved[name] = min(bound, proved.get(name, bound))
-    most = min(1.0, proved["advantage"]) if "advantage" in proved else None
-    return {
-        "error": _summed_error(cell.result, task, attribute, len(classes)),
-        "error_corrected": None if gap is None else corrected_theorem1_error_bound(gap, advantage),
-        "error_printed": None if gap is None else printed_theorem1_error_bound(gap, advantage, *MIN_PRODUCT),
-        "error_certified": None if gap is None or most is None else corrected_theorem1_error_bound(gap, most),
-        "equivocation": left,
-        "accuracy_corrected": estimate_accuracy(tried).value,
-        "accuracy_printed": printed_theorem2_accuracy_bound(left) if len(classes) == 2 else None,
-        "accuracy_certified": proved.get("accuracy"),
-    }
+    values = len(judged.classes)
+    tried = AttackerCrossEntropy(left, values, (judged.mutual_information_attacker,))
+    bounds: dict[str, float] = {}
+    for certificate in result.binding_certificates(attribute):
+        if certificate.direction == "upper":  # each of them holds, so the least does
+            bound = certificate.bound
+            bounds[certificate.quantity] = min(bound, bounds.get(certificate.quantity, bound))
+    most = min(1.0, max(0.0, bounds["advantage"])) if "advantage" in bounds else None
+    return _CellTheorems(
+        error=_summed_error(result, task, attribute, values),
+        error_corrected=None if gap is None else corrected_theorem1_error_bound(gap, advantage),
+        error_printed=None if gap is None else printed_theorem1_error_bound(gap, advantage, *MIN_PRODUCT),
+        error_certified=None if gap is None or most is None else corrected_theorem1_error_bound(gap, most),
+        equivocation=left,
+        accuracy_corrected=estimate_accuracy(tried).value,
+        accuracy_printed=printed_theorem2_accuracy_bound(left) if values == 2 else None,
+        accuracy_certified=bounds.get("accuracy"),
+    )
 
 
-def _summed_error(result: Mapping[str, Any], task: str, attribute: str, values: int) -> float | None:
-    """Return the task's error among u = 0 plus that among u = 1."""
-    groups = inside(result, "utility", task, "by_group", attribute)
-    each = [number(inside(one, "estimate")) for one in groups.values()] if isinstance(groups, Mapping) else []
-    known = [one for one in each if one is not None]
-    return sum(1 - one for one in known) if values == 2 and len(known) == len(each) == 2 else None
+def _entropy(result: CellFigures, attribute: str) -> float | None:
+    facts = result.theory.get(attribute)
+    return None if facts is None else number(facts.entropy_bits)
+
+
+def _gap(result: CellFigures, task: str, attribute: str) -> float | None:
+    facts = result.theory.get(attribute)
+    return None if facts is None else number(facts.gap.get(task))
+
+
+def _summed_error(result: CellFigures, task: str, attribute: str, values: int) -> float | None:
+    """Return the task's error among u = 0 plus that among u = 1; None unless both are measured."""
+    groups = result.utility[task].by_group.get(attribute, {}) if task in result.utility else {}
+    accuracies = [accuracy for figure in groups.values() if (accuracy := number(figure.estimate)) is not None]
+    return sum(1 - accuracy for accuracy in accuracies) if values == 2 and len(accuracies) == len(groups) == 2 else None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [one for one in values if one is not None]
-    return number(float(np.mean(known))) if known and len(known) == len(values) else None
+    return _joined(values, np.mean)
 
 
-def _weakest(values: Sequence[float | None], of: Callable[[list[float]], float]) -> float | None:
-    known = [one for one in values if one is not None]
-    return number(of(known)) if known and len(known) == len(values) else None
+def _joined(values: Sequence[float | None], join: Callable[[list[float]], float]) -> float | None:
+    """Join the values of several cells; None where one is missing."""
+    present = [value for value in values if value is not None]
+    return number(float(join(present))) if present and len(present) == len(values) else None

@@ -1,24 +1,28 @@
-"""Words: the answer in plain sentences, made from the figures and from nothing else.
+"""Words: the answer in plain sentences, derived from the figures and from nothing else.
 
-Settings are chosen on validation figures and told at their test figures. A comparison is stated only where its interval
-allows it. "Proved" is said of certificates alone; everything else is an estimate against the attackers tried.
+Settings are chosen on validation figures and reported at their test figures. A comparison is stated only where its
+interval allows it. "Proved" is said of certificates alone; everything else is an estimate against the attackers tried.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
-from fedveil.report.chosen import defences, least_leaking, undefended_point
-from fedveil.report.contradictions import contradictions
-from fedveil.report.figures import inside
-from fedveil.report.phrases import bound, difference, estimate_of, listed, negated, points, shown
-from fedveil.report.rate_words import certified_rates, rate_sentence
-from fedveil.report.settings import Setting, bound_on_balanced_accuracy, settings_of
-from fedveil.report.sound import Pair, pair_of
-from fedveil.studies.frontier import Comparison, Frontier, Point
+import numpy as np
+
+from fedveil.core.arrays import FloatArray
+from fedveil.core.figures import Estimate
+from fedveil.report.certified import bound_on_balanced_accuracy, certified_rates, contradictions
+from fedveil.report.pairs import Pair, pair_of
+from fedveil.report.settings import Setting, settings_of
+from fedveil.studies.frontier import Comparison, Frontier
 from fedveil.studies.notes import notes
 from fedveil.studies.results import StudyResults
+
+T = TypeVar("T")
+Labels = dict[tuple[str, float | None], str]
 
 _SEEN = {
     "outputs": "the outputs that {who} send",
@@ -29,7 +33,7 @@ _SEEN = {
 
 
 class Sentence(NamedTuple):
-    """A sentence and what it is about: see `say`."""
+    """A sentence, and what it is about: see `say`."""
 
     about: str
     text: str
@@ -41,27 +45,26 @@ def in_words(results: StudyResults, task: str, attribute: str) -> list[Sentence]
 
 
 def say(results: StudyResults, pair: Pair) -> list[Sentence]:
-    """Return the answer that a pair's sound cells give."""
+    """Return the answer that the figures of one task and one attribute give."""
     settings = settings_of(results)
     labels = {(setting.method, setting.strength): setting.label for setting in settings}
-    said = [("partial", _partial(results, pair))]
+    sentences = [("partial", _partial(results, pair))]
     if pair.frontier is None:
-        said.append(("undefended", f"No cell has figures for {pair.task} and {pair.attribute} yet."))
+        sentences.append(("undefended", f"No cell has figures for {pair.task} and {pair.attribute} yet."))
     else:
-        free = undefended_point(results, pair)
-        said += [
-            ("undefended", _undefended(results, pair, pair.frontier, free)),
-            ("defence", _defence(pair, pair.frontier, free, labels)),
-            ("baseline", _baseline(pair, pair.frontier, free)),
+        sentences += [
+            ("undefended", _undefended(results, pair, pair.frontier)),
+            ("defence", _defence(pair, pair.frontier, labels)),
+            ("baseline", _baseline(pair, pair.frontier)),
             ("cotrained", _cotrained(pair, labels)),
-            *notes(pair.rows, lambda row: labels[row["method"], row["strength"]]).items(),
+            *notes(pair.rows, lambda row: labels[row.method, row.strength]).items(),
             ("contradiction", _contradiction(pair, settings)),
-            ("certified", _certified(pair, pair.frontier, free, settings)),
-            ("rate", rate_sentence(results, settings, pair.attribute)),
+            ("certified", _certified(pair, pair.frontier, settings)),
+            ("rate", _rate(results, settings, pair.attribute)),
             ("floor", _floor(pair, pair.frontier)),
             ("caveat", _caveat(results, pair)),
         ]
-    return [Sentence(about, text) for about, text in said if text]
+    return [Sentence(about, text) for about, text in sentences if text]
 
 
 def _partial(results: StudyResults, pair: Pair) -> str:
@@ -69,44 +72,47 @@ def _partial(results: StudyResults, pair: Pair) -> str:
     parts = []
     if missing:
         damaged = f" ({len(results.damaged)} damaged)" if results.damaged else ""
-        parts.append(f"{missing} of {planned} planned cells {_are(missing)} not finished{damaged}")
+        parts.append(f"{missing} of {planned} planned cells {_number(missing, 'is', 'are')} not finished{damaged}")
     if pair.lacking:
-        parts.append(f"{len(pair.lacking)} finished {_are(len(pair.lacking), 'lacks', 'lack')} figures")
+        parts.append(f"{len(pair.lacking)} finished {_number(len(pair.lacking), 'lacks', 'lack')} figures")
     return f"This study is partial: {' and '.join(parts)}, so what follows may change." if parts else ""
 
 
-def _undefended(results: StudyResults, pair: Pair, frontier: Frontier, free: Point | None) -> str:
+def _undefended(results: StudyResults, pair: Pair, frontier: Frontier) -> str:
+    free, facts = pair.undefended, results.facts
     if free is None:
         return "No cell without a defence is finished, so what the defences take away cannot be said."
-    devices, source = inside(results.study, "federation", "devices"), inside(results.study, "data", "source")
-    who = f"{devices} devices" if devices else "the devices"
-    seen = _SEEN.get(str(inside(results.study, "attacks", "view")), "what {who} release")
-    where = seen.format(who=f"{who} with {source} data" if source else who)
+    who = f"{facts.devices} devices" if facts.devices else "the devices"
+    seen = _SEEN.get(facts.view or "", "what {who} release")
+    where = seen.format(who=f"{who} with {facts.source} data" if facts.source else who)
     if free.leakage.low <= frontier.chance:
         reads = (
             f"Without a defence, no attacker tried reads {pair.attribute} from {where} beyond what chance explains: "
+            f"balanced accuracy {shown(free.leakage)}, guessing {frontier.chance:.2f}"
         )
-        reads += f"balanced accuracy {shown(free.leakage)}, guessing {frontier.chance:.2f}"
     else:
-        reads = f"Without a defence, an attacker reads {pair.attribute} from {where} at balanced accuracy "
-        reads += f"{shown(free.leakage)}, where guessing gives {frontier.chance:.2f}"
+        reads = (
+            f"Without a defence, an attacker reads {pair.attribute} from {where} at balanced accuracy "
+            f"{shown(free.leakage)}, where guessing gives {frontier.chance:.2f}"
+        )
     return (
         f"{reads}; {pair.task} is predicted at accuracy {shown(free.utility)}, guessing {frontier.utility_prior:.2f}."
     )
 
 
-def _defence(pair: Pair, frontier: Frontier, free: Point | None, labels: dict[tuple[str, float | None], str]) -> str:
+def _defence(pair: Pair, frontier: Frontier, labels: Labels) -> str:
     """Say what the least leaking defence that stays useful costs and gains; it is chosen on validation."""
+    free = pair.undefended
     if free is None:
         return ""
-    tried = [p for p in defences(frontier, free) if math.isfinite(p.validation_utility + p.validation_leakage)]
+    tried = [point for point in pair.defences if math.isfinite(point.validation_utility + point.validation_leakage)]
     if not tried:
         return "No defence other than dropping columns has figures here."
     if free.utility.low <= frontier.utility_prior:
         return f"As even that release does not help to predict {pair.task}, utility cannot tell the defences apart."
-    best = least_leaking(frontier, free)
+    best = pair.recommended
     if best is None:
-        most = max(tried, key=lambda p: p.validation_utility)
+        most = max(tried, key=lambda point: point.validation_utility)
         return (
             f"No defence keeps nine tenths of what that adds to guessing {pair.task}; the one that keeps most, "
             f"{labels[most.method, most.strength]}, predicts it at {shown(most.utility)} and lets {pair.attribute} "
@@ -114,8 +120,10 @@ def _defence(pair: Pair, frontier: Frontier, free: Point | None, labels: dict[tu
         )
     fall = difference(free.leakage, free.leakage_draws, best.leakage, best.leakage_draws)
     cost = difference(free.utility, free.utility_draws, best.utility, best.utility_draws)
-    who = f"Of the defences that keep nine tenths of what that adds to guessing {pair.task}, "
-    who += f"{labels[best.method, best.strength]} leaks least"
+    who = (
+        f"Of the defences that keep nine tenths of what that adds to guessing {pair.task}, "
+        f"{labels[best.method, best.strength]} leaks least"
+    )
     price = f"at a cost of {points(cost)} of {pair.task} accuracy"
     if fall.low > 0:
         return f"{who}: it brings leakage down to {shown(best.leakage)}, {price}."
@@ -124,106 +132,128 @@ def _defence(pair: Pair, frontier: Frontier, free: Point | None, labels: dict[tu
     return f"{who}, and no fall can be shown: {pair.attribute} is still read at {shown(best.leakage)}, {price}."
 
 
-def _baseline(pair: Pair, frontier: Frontier, free: Point | None) -> str:
+def _baseline(pair: Pair, frontier: Frontier) -> str:
     """Compare with dropping columns, which needs no training at all, where both leak alike."""
-    methods = list(dict.fromkeys(point.method for point in defences(frontier, free)))
+    methods = list(dict.fromkeys(point.method for point in pair.defences))
     if not methods:
         return ""
     if frontier.baseline not in frontier.methods:
         return "Dropping columns, the plainest defence, has no figures here to compare with."
-    found: dict[str, list[Comparison]] = {}
+    by_verdict: dict[str, list[Comparison]] = {}
     for comparison in map(frontier.against, methods):
-        found.setdefault(comparison.verdict, []).append(comparison)
-    beats, loses = found.get("beats", []), found.get("does not beat", [])
+        by_verdict.setdefault(comparison.verdict, []).append(comparison)
+    beats, loses = by_verdict.get("beats", []), by_verdict.get("does not beat", [])
     parts = ["Nothing tried here is shown to beat simply dropping columns"]
     if beats:
-        told = listed(beats, lambda one: f"{one.method} (by {_by(one)})")
-        keep = _are(len(beats), "keeps", "keep")
-        parts = [f"At the same leakage, {told} {keep} more {pair.task} accuracy than dropping columns"]
+        better = listed(beats, lambda comparison: f"{comparison.method} (by {_by(comparison)})")
+        keep = _number(len(beats), "keeps", "keep")
+        parts = [f"At the same leakage, {better} {keep} more {pair.task} accuracy than dropping columns"]
     if loses:
-        parts.append("worse at the same leakage: " + listed(loses, lambda one: f"{one.method} (by {_by(one, -1)})"))
+        worse = listed(loses, lambda comparison: f"{comparison.method} (by {_by(comparison, -1)})")
+        parts.append(f"worse at the same leakage: {worse}")
     for verdict in ("undecided", "not comparable"):
-        if verdict in found:
-            parts.append(f"{verdict}: {listed(found[verdict], lambda one: one.method)}")
+        if verdict in by_verdict:
+            parts.append(f"{verdict}: {listed(by_verdict[verdict], lambda comparison: comparison.method)}")
     return "; ".join(parts) + "."
 
 
-def _by(one: Comparison, sign: int = 1) -> str:
-    if one.difference is None:
+def _by(comparison: Comparison, sign: int = 1) -> str:
+    if comparison.difference is None:
         return "an unknown amount"
-    return points(one.difference if sign > 0 else negated(one.difference))
+    return points(comparison.difference if sign > 0 else negated(comparison.difference))
 
 
-def _cotrained(pair: Pair, labels: dict[tuple[str, float | None], str]) -> str:
+def _cotrained(pair: Pair, labels: Labels) -> str:
     """Set the adversary that was trained along beside one that was trained afterwards, where they differ most."""
-    read = {
-        (row["method"], row["strength"], row["attacker"]): estimate_of(row["leakage"]["balanced_accuracy"])
-        for row in pair.rows
-    }
+    read = {(row.method, row.strength, row.attacker): row.leakage.balanced_accuracy for row in pair.rows}
     both = [
-        (method, strength, along, after)
+        (labels[method, strength], along, read[method, strength, "retrained"])
         for (method, strength, attacker), along in read.items()
-        for after in [read.get((method, strength, "retrained"))]
-        if attacker == "cotrained" and along is not None and after is not None
+        if attacker == "cotrained" and math.isfinite(along.estimate)
     ]
     if not both:
         return ""
-    method, strength, along, after = max(both, key=lambda one: one[3].estimate - one[2].estimate)
-    text = f"The adversary trained along with {labels[method, strength]} reads {shown(along)}; an attacker trained "
-    text += f"afterwards on the same releases reads {shown(after)}"
+    label, along, after = max(both, key=lambda case: case[2].estimate - case[1].estimate)
+    text = (
+        f"The adversary trained along with {label} reads {shown(along)}; an attacker trained afterwards on the same "
+        f"releases reads {shown(after)}"
+    )
     if after.low > along.high:
         return f"{text}: the defence's own adversary is no evidence of privacy."
     return f"{text}, which here is no clear difference."
 
 
-def _contradiction(pair: Pair, settings: list[Setting]) -> str:
-    """Say aloud where an attacker reads more than a certificate allows, the clearest case first."""
-    found = [(setting, one) for setting in settings for one in contradictions(setting, pair.attribute)]
-    if not found:
+def _contradiction(pair: Pair, settings: Sequence[Setting]) -> str:
+    """Say where an attacker reads more than a certificate allows, the clearest case first."""
+    cases = [(setting, case) for setting in settings for case in contradictions(setting, pair.attribute)]
+    if not cases:
         return ""
-    setting, one = max(found, key=lambda case: case[1].read[1] - case[1].bound)
-    more = len({case.label for case, _ in found}) - 1
-    others = f" ({more} more {_are(more, 'setting', 'settings')} likewise)" if more else ""
-    low, high = one.read[1:]
+    setting, case = max(cases, key=lambda found: found[1].read.low - found[1].bound)
+    more = len({setting.label for setting, _ in cases}) - 1
+    others = f" ({more} more {_number(more, 'setting', 'settings')} likewise)" if more else ""
     return (
-        f"CONTRADICTION: with {setting.label}, seed {one.seed}, {one.attacker} reads {pair.attribute} at "
-        f"{one.quantity} {one.read[0]:.3f} [{low:.3f}, {high:.3f}], above the {one.bound:.3f} that the certificate "
-        f"allows{others}; the certificate, what it assumes, or the run is broken: rely on neither."
+        f"CONTRADICTION: with {setting.label}, seed {case.seed}, {case.attacker} reads {pair.attribute} at "
+        f"{case.quantity} {case.read}, above the {case.bound:.3f} that the certificate allows{others}; the "
+        "certificate, what it assumes, or the run is broken: rely on neither."
     )
 
 
-def _certified(pair: Pair, frontier: Frontier, free: Point | None, settings: list[Setting]) -> str:
+def _certified(pair: Pair, frontier: Frontier, settings: Sequence[Setting]) -> str:
     """Say what is proved, or that nothing is."""
+    broken = [setting for setting in settings if contradictions(setting, pair.attribute)]
     proved = [
         (limit, setting)
         for setting in settings
-        for limit in [bound_on_balanced_accuracy(setting, pair.attribute)]
-        if limit is not None and not contradictions(setting, pair.attribute)
+        if setting not in broken and (limit := bound_on_balanced_accuracy(setting, pair.attribute)) is not None
     ]
     if not proved:
         if certified_rates(settings, pair.attribute):
             return f"No bound on the balanced accuracy of reading {pair.attribute} is proved."
-        broken = any(contradictions(setting, pair.attribute) for setting in settings)
         why = "every certificate is contradicted" if broken else "no setting has a certificate"
         return f"Nothing here is proved about {pair.attribute}: {why}."
-    reached = {(point.method, point.strength): point for point in frontier.points}
-    limit, setting = min(proved, key=lambda one: one[0])
-    methods = list(dict.fromkeys(one.method for _, one in proved))
+    limit, setting = min(proved, key=lambda case: case[0])
+    methods = list(dict.fromkeys(setting.method for _, setting in proved))
     named = listed(methods, str)
     if limit >= 0.995:
-        return f"Certificates are there for {named}, but they are too loose to exclude anything."
+        return f"There are certificates for {named}, but they are too loose to exclude anything."
     where = f"with {setting.label}, " if len(methods) > 1 else f"at {setting.detail}, " if setting.detail else ""
-    text = f"Only {named} {_are(len(methods))} proved: {where}no attacker whatever can exceed balanced "
-    text += f"accuracy {bound(limit)} while the certificate's assumptions hold"
-    if free is not None and limit >= free.leakage.estimate:
+    text = (
+        f"Only {named} {_number(len(methods), 'is', 'are')} proved: {where}no attacker whatever can exceed balanced "
+        f"accuracy {bound(limit)} while the certificate's assumptions hold"
+    )
+    if pair.undefended is not None and limit >= pair.undefended.leakage.estimate:
         text += ", which is more than attackers read without a defence"
-    point = reached.get((setting.method, setting.strength))
-    if point is not None:
-        lost = point.utility.low <= frontier.utility_prior
-        text += (
-            f"; {pair.task} is then predicted at {shown(point.utility)}{', no better than guessing' if lost else ''}"
-        )
+    for point in frontier.points:
+        if (point.method, point.strength) == (setting.method, setting.strength):
+            lost = ", no better than guessing" if point.utility.low <= frontier.utility_prior else ""
+            text += f"; {pair.task} is then predicted at {shown(point.utility)}{lost}"
     return text + "."
+
+
+def _rate(results: StudyResults, settings: Sequence[Setting], attribute: str) -> str:
+    """Say what compressed representations certify in bits, and why Corollary 1 of Attri-Fed guarantees nothing.
+
+    Nothing is said of a study that neither plays Attri-Fed nor has a rate certificate.
+    """
+    rates = certified_rates(settings, attribute)
+    if not rates and not any(method.game == "attri-fed" for method in results.facts.methods):
+        return ""
+    nothing = (
+        "Attri-Fed's Corollary 1 (ε = ln 1/T, T the least prior) guarantees nothing, since it bounds what no mechanism "
+        "can exceed, no defence included"
+    )
+    if not rates:
+        return f"{nothing}."
+    rate = min(rates, key=lambda rate: rate.bits)
+    dealt = " (if people come to senders at random, so that who sends says nothing by itself)" if rate.dealt else ""
+    little = "does not even exclude an attacker who is always right"
+    if rate.accuracy < 0.995:
+        little = f"only excludes accuracies above {bound(rate.accuracy)}"
+    return (
+        f"{nothing}; what is certified is that {rate.setting.label} tells at most {bound(rate.bits)} bits about "
+        f"{attribute}, also to a server that knows the sender{dealt}, which by Fano's inequality {little}: bits say "
+        "little about accuracy."
+    )
 
 
 def _floor(pair: Pair, frontier: Frontier) -> str:
@@ -241,10 +271,8 @@ def _floor(pair: Pair, frontier: Frontier) -> str:
 
 
 def _caveat(results: StudyResults, pair: Pair) -> str:
-    names: dict[str, None] = {}
-    for cell in results.cells:
-        for attacker in inside(cell.result, "leakage", pair.attribute, "attackers") or []:
-            names[str(inside(attacker, "name"))] = None
+    judged = [cell.result.leakage[pair.attribute] for cell in results.cells if pair.attribute in cell.result.leakage]
+    names = dict.fromkeys(attacker.name for judgement in judged for attacker in judgement.attackers)
     tried = f" ({', '.join(names)})" if names else ""
     return (
         f"Figures not marked CERTIFIED are estimates against the attackers tried{tried}; "
@@ -252,5 +280,64 @@ def _caveat(results: StudyResults, pair: Pair) -> str:
     )
 
 
-def _are(count: int, one: str = "is", more: str = "are") -> str:
-    return one if count == 1 else more
+def shown(value: Estimate) -> str:
+    """Show an accuracy with its interval, two digits.
+
+    >>> shown(Estimate(0.8012, 0.79, 0.8149))
+    '0.80 [0.79, 0.81]'
+    """
+    if math.isnan(value.low) or math.isnan(value.high):
+        return f"{value.estimate:.2f}"
+    return f"{value.estimate:.2f} [{value.low:.2f}, {value.high:.2f}]"
+
+
+def points(value: Estimate) -> str:
+    """Show a difference of accuracies in points of a hundred.
+
+    >>> points(Estimate(0.0123, 0.001, 0.02))
+    '1.2 [0.1, 2.0] points'
+    """
+    if math.isnan(value.low) or math.isnan(value.high):
+        return f"{_tenths(value.estimate)} points"
+    return f"{_tenths(value.estimate)} [{_tenths(value.low)}, {_tenths(value.high)}] points"
+
+
+def bound(value: float) -> str:
+    """Show an upper bound with two digits, rounded to the safe side.
+
+    >>> bound(0.5988), bound(0.5901), bound(0.59)
+    ('0.60', '0.60', '0.59')
+    """
+    return f"{math.ceil(round(value * 100, 6)) / 100:.2f}"
+
+
+def negated(value: Estimate) -> Estimate:
+    """Return the same difference seen from the other side."""
+    return Estimate(-value.estimate, -value.high, -value.low)
+
+
+def difference(first: Estimate, first_draws: FloatArray, second: Estimate, second_draws: FloatArray) -> Estimate:
+    """Return first less second; the interval is of the draws, which belong together in pairs."""
+    apart = np.asarray(first_draws) - np.asarray(second_draws)
+    apart = apart[np.isfinite(apart)]
+    low, high = np.quantile(apart, [0.025, 0.975]) if len(apart) else (math.nan, math.nan)
+    return Estimate(first.estimate - second.estimate, float(low), float(high))
+
+
+def listed(items: Sequence[T], name: Callable[[T], str], most: int = 4) -> str:
+    """Name a few, and count the rest.
+
+    >>> listed(["a", "b", "c"], str.upper), listed("abcdef", str)
+    ('A, B and C', 'a, b, c, d and 2 more')
+    """
+    words = [name(item) for item in items[:most]] + ([f"{len(items) - most} more"] if len(items) > most else [])
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _tenths(value: float) -> str:
+    tenths = f"{100 * value:.1f}"
+    return "0.0" if tenths == "-0.0" else tenths.replace("-", "−")
+
+
+def _number(count: int, singular: str, plural: str) -> str:
+    return singular if count == 1 else plural

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
+    from fedveil.shields import mingle as mingle
+    from fedveil.shields import recup as recup
+    from fedveil.shields import transport as transport
+    from fedveil.shields import unread as unread
     from fedveil.shields.certified import CertifiedChannel as CertifiedChannel
     from fedveil.shields.compression import Compression as Compression
     from fedveil.shields.dp.dp_sgd import DPSGD as DPSGD
@@ -36,4 +40,4 @@ if TYPE_CHECKING:
     from fedveil.shields.transport import Transport as Transport
     from fedveil.shields.unread import Unread as Unread
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

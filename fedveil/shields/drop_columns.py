@@ -108,8 +108,8 @@ def information_bits(features: npt.NDArray[np.floating], secret: Attribute) -> f
         binned = _binned(feature)
         x = np.unique(x * (int(binned.max(initial=0)) + 1) + binned, return_inverse=True)[1]
     joint = x * len(secret.values) + u
-    entropies = [plug_in_entropy(codes, miller_madow=True) for codes in (x, u, joint)]
-    return entropies[0] + entropies[1] - entropies[2]
+    of_x, of_u, of_both = (plug_in_entropy(codes, miller_madow=True) for codes in (x, u, joint))
+    return of_x + of_u - of_both
 
 
 def _binned(feature: npt.NDArray[np.floating]) -> IntArray:

@@ -8,16 +8,17 @@ the papers' tables.
 
 from __future__ import annotations
 
-import importlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from fedveil.studies.results import StudyResults, open_study
+from fedveil.core.lazy import lazy
 
-__all__ = ["StudyResults", "open_study", "run"]
+if TYPE_CHECKING:
+    from fedveil.studies.frontier import Frontier as Frontier
+    from fedveil.studies.results import StudyResults as StudyResults
+    from fedveil.studies.results import open_study as open_study
+    from fedveil.studies.tidy import tidy as tidy
 
 
 def run(
@@ -32,7 +33,7 @@ def run(
     Args:
         study: what to run.
         out: the directory; runs/<name> if unsaid.
-        workers: processes at the same time; one per core if unsaid.
+        workers: processes at the same time; 0: none but this one. Default: one per core.
         fresh: discard what the directory holds of this study first.
     """
     from fedveil.config.study import make_study, read_study
@@ -42,15 +43,11 @@ def run(
 
     plan = checked(make_study(dict(study)) if isinstance(study, Mapping) else read_study(Path(study)))
     folder = Path(out) if out is not None else Path("runs") / plan.study.name
-    ran = run_study(plan, folder, workers=workers or os.cpu_count() or 1, fresh=fresh)
+    ran = run_study(plan, folder, workers=workers, fresh=fresh)
     if ran.failed:
         cell, why = next(iter(ran.failed.items()))
         raise InputError(f"{len(ran.failed)} cells failed, {cell} first: {why}; finished ones are in {folder}")
     return ran.results
 
 
-def __getattr__(name: str) -> Any:
-    # Looked up when first used: whoever only reads a YAML need not wait for the engines to load.
-    if name in ("StudyResults", "open_study"):
-        return getattr(importlib.import_module("fedveil.studies.results"), name)
-    raise AttributeError(f"module 'fedveil.studies' has no attribute {name!r}")
+__all__ = lazy(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,41 +17,37 @@ from fedveil.config.cells import Cell, determines, load_data, make_federation, m
 from fedveil.config.study import Method, Study
 from fedveil.core import plugins
 from fedveil.core.errors import InputError
-from fedveil.core.files import write_atomically
-from fedveil.core.plain import plain
+from fedveil.core.files import plain, write_atomically
 from fedveil.federation.federation import ENGINES
 from fedveil.federation.progress import RoundRecord
-from fedveil.federation.run import Run
+from fedveil.federation.run import Run, begin
 from fedveil.studies.judging import judge_run
+from fedveil.studies.model import FORMAT
 from fedveil.studies.provenance import revision, versions
+from fedveil.studies.reading import sound_result
 from fedveil.studies.sampling import sampled_inputs
-from fedveil.studies.store import FORMAT, read_json, sound_result
 from fedveil.studies.training import play
+from fedveil.studies.units import Report
 
-Tell = Callable[[str, Any], None]
 TRAINING_SHARE = 0.4
 
 
-def run_cell(study: Study, method: Method, cell: Cell, folder: Path, tell: Tell) -> None:
-    """Compute a cell into its directory, or leave a finished one alone.
-
-    Args:
-        folder: the cell's directory.
-        tell: called with ("progress", (share, what)) and ("warning", text).
-    """
+def compute_cell(payload: Mapping[str, Any], report: Report) -> None:
+    """Compute a cell into its directory, or leave a finished one alone: the task of `running.cell_unit`."""
+    study, method = Study.model_validate(payload["study"]), Method.model_validate(payload["method"])
+    cell, folder = Cell(**payload["cell"]), Path(payload["folder"])
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock", timeout=60):  # a killed run's worker may take a moment to notice
-        finished = read_json(folder / "result.json")
-        if sound_result(finished, cell.id) is not None:
+        if sound_result(folder, cell.id) is not None:
             return
         if (folder / "result.json").exists():
-            tell("warning", f"{cell.id}: its result is damaged; the cell is computed anew")
-        _compute(study, method, cell, folder, tell)
+            report.warning(f"{cell.id}: its result is damaged; the cell is computed again")
+        _compute(study, method, cell, folder, report)
 
 
-def _compute(study: Study, method: Method, cell: Cell, folder: Path, tell: Tell) -> None:
+def _compute(study: Study, method: Method, cell: Cell, folder: Path, report: Report) -> None:
     started = time.perf_counter()
-    tell("progress", (0.0, "data"))
+    report.progress(0.0, "data")
     federation = make_federation(study, method, cell.strength, cell.seed, load_data(study, cell.seed))
     game = make_game(method, cell.strength)
     config = {
@@ -62,44 +58,44 @@ def _compute(study: Study, method: Method, cell: Cell, folder: Path, tell: Tell)
         "threads": study.threads,
     }
     write_json(folder / "config.json", config)
-    run = _continued(federation, game, folder, cell, tell) or Run(federation, game)
+    run = _continued(federation, game, folder, cell, report) or begin(federation, game)
     if federation.engine not in ENGINES and run.stages:
         play_cell = plugins.load("fedveil.engines", federation.engine)
-        tell("progress", (0.0, f"training on {federation.engine}"))
+        report.progress(0.0, f"training on {federation.engine}")
         run = play_cell(study, method, cell.strength, federation, game, folder / federation.engine)
     else:
-        _train(study, method, run, folder, tell)
+        _train(study, method, run, folder, report)
     trained = time.perf_counter()
     write_metrics(folder / "metrics.jsonl", run.history)
     write_tensors(folder / "weights.safetensors", {name: state.cpu().numpy() for name, state in run.shared.items()})
 
     def judging(share: float, what: str) -> None:
-        tell("progress", (TRAINING_SHARE + (1 - TRAINING_SHARE) * share, what))
+        report.progress(TRAINING_SHARE + (1 - TRAINING_SHARE) * share, what)
 
-    found, draws, sample = judge_run(study, run, judging)
+    figures, draws, sample = judge_run(study, run, judging)
     write_tensors(folder / "draws.safetensors", draws)
     write_tensors(folder / "sample.safetensors", sample)
     inputs = folder.parents[1] / f"inputs-seed{cell.seed}.safetensors"
     if not inputs.exists():
         write_tensors(inputs, sampled_inputs(study, run))
     write_json(folder / "timing.json", {"seconds": time.perf_counter() - started, "training": trained - started})
-    write_json(folder / "result.json", {"format": FORMAT, "cell": cell.as_dict(), **found})
+    write_json(folder / "result.json", {"format": FORMAT, "cell": cell.as_dict(), **figures.as_dict()})
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
 
 
-def _continued(federation: Any, game: Any, folder: Path, cell: Cell, tell: Tell) -> Run | None:
-    """Return the run as it was last saved; None where there is nothing to go on from."""
+def _continued(federation: Any, game: Any, folder: Path, cell: Cell, report: Report) -> Run | None:
+    """Return the run as it was last saved; None where there is no checkpoint."""
     checkpoint = folder / "checkpoint"
     if not checkpoint.exists() and not folder.joinpath(".checkpoint.old").exists():
         return None
     try:
         return Run.load(checkpoint, federation, game)
     except InputError as fault:
-        tell("warning", f"{cell.id}: the checkpoint cannot be used ({fault}); the cell is computed anew")
+        report.warning(f"{cell.id}: the checkpoint cannot be used ({fault}); the cell is computed from the start")
         return None
 
 
-def _train(study: Study, method: Method, run: Run, folder: Path, tell: Tell) -> None:
+def _train(study: Study, method: Method, run: Run, folder: Path, report: Report) -> None:
     planned = method.rounds or study.federation.rounds
     total = sum(stage.rounds or planned for stage in run.stages) or 1
     saved = time.monotonic()
@@ -110,7 +106,7 @@ def _train(study: Study, method: Method, run: Run, folder: Path, tell: Tell) -> 
         nonlocal saved
         with metrics.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(record.as_dict()) + "\n")
-        tell("progress", (TRAINING_SHARE * len(run.history) / total, f"round {len(run.history)} of {total}"))
+        report.progress(TRAINING_SHARE * len(run.history) / total, f"round {len(run.history)} of {total}")
         if time.monotonic() - saved >= study.checkpoint_seconds:
             run.save(folder / "checkpoint")
             saved = time.monotonic()
@@ -118,9 +114,9 @@ def _train(study: Study, method: Method, run: Run, folder: Path, tell: Tell) -> 
     play(study, method, run, [after_round])
 
 
-def write_json(path: Path, found: dict[str, Any]) -> None:
+def write_json(path: Path, values: dict[str, Any]) -> None:
     """Write one JSON object, atomically; a figure that is no number becomes null."""
-    write_atomically(path, json.dumps(plain(found), indent=1, allow_nan=False))
+    write_atomically(path, json.dumps(plain(values), indent=1, allow_nan=False))
 
 
 def write_metrics(path: Path, history: list[RoundRecord]) -> None:

@@ -1,4 +1,4 @@
-"""A study checked against its data and parts before anything is written: what would fail at night fails now."""
+"""A study checked against its data and parts before anything is written: what would fail later fails now."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ from fedveil.config.cells import Cell, all_methods, cell_of, check_varies, load_
 from fedveil.config.shadows import check_shadows
 from fedveil.config.study import Method, Study
 from fedveil.core.errors import InputError, nearest
+from fedveil.view import UPDATE_VIEWS
 
 if TYPE_CHECKING:
     from fedveil.data import AttributeData
     from fedveil.federation.run import Run
 
-UPDATE_VIEWS = ("updates", "parameters", "statistics")
-
 
 @dataclass(frozen=True)
 class Plan:
-    """A study that was found sound: its methods, the baseline among them, and its cells."""
+    """A study that passed all checks.
+
+    Attributes:
+        study: the study itself.
+        methods: its methods, the baseline among them.
+        cells: its cells.
+        digest: a digest of the data.
+    """
 
     study: Study
     methods: list[Method]
@@ -39,9 +45,10 @@ class Plan:
 
 
 def checked(study: Study) -> Plan:
-    """Load the data, make every part at every strength, and rehearse every method once."""
+    """Load the data, make every part at every strength, and begin every method once, which rehearses its losses."""
     from fedveil.attacks.panel import panel
-    from fedveil.federation.run import Run
+    from fedveil.federation.records import prepare_shield
+    from fedveil.federation.run import begin
 
     panel(study.attacks.panel, draws=study.attacks.draws)
     for method in study.methods:
@@ -54,13 +61,12 @@ def checked(study: Study) -> Plan:
         _check_fresh(study, data)
     methods = all_methods(study, data)
     for method in methods:
-        for place, strength in enumerate(method.points):
+        for position, strength in enumerate(method.points):
             federation = make_federation(study, method, strength, study.seeds[0], data)
-            if not place:
-                run = Run(federation, make_game(method, strength))
-                _check_views(study, method, run)
+            if not position:
+                _check_views(study, method, begin(federation, make_game(method, strength)))
             else:
-                federation.shield.prepared(data, study.seeds[0])
+                prepare_shield(federation.shield, federation.data, federation.seed)
     return Plan(study, methods, plan(study, methods), digest_of(data))
 
 
@@ -75,11 +81,11 @@ def _check_names(study: Study, data: AttributeData) -> None:
         if task not in labels:
             raise InputError(f"tasks: {task!r} is no label of {data.name}: {nearest(task, labels)}")
     if not study.all_tasks:
-        raise InputError("tasks: the data has no target, so nothing says what the releases are for; name a task")
+        raise InputError("tasks: the data has no target, so it is not clear what the releases are for; name a task")
 
 
 def _check_fresh(study: Study, data: AttributeData) -> None:
-    """Refuse attackers who learn from fresh people where the observer sees devices, or a value is too rare."""
+    """Refuse attackers who learn from fresh people where the observer sees devices, or where a value is too rare."""
     import numpy as np
 
     from fedveil.attacks.fresh import check_enough
@@ -88,7 +94,7 @@ def _check_fresh(study: Study, data: AttributeData) -> None:
 
     if study.attacks.view in UPDATE_VIEWS:
         raise InputError(
-            f"attacks.fresh: it speaks of people, and this observer sees {study.attacks.view} of devices; leave it out"
+            f"attacks.fresh: it is about people, but this observer sees {study.attacks.view} of devices; leave it out"
         )
     pools = []
     for rows in map(data.rows, Split):
@@ -109,7 +115,7 @@ def _check_views(study: Study, method: Method, run: Run) -> None:
     rounds = method.rounds or study.federation.rounds
     if attacks.decensoring and attacks.view != "representations":
         raise InputError(
-            f"attacks.decensoring: it works on representations, and this observer sees {attacks.view}; "
+            f"attacks.decensoring: it works on representations, but this observer sees {attacks.view}; "
             "set attacks.view to representations, or leave it out"
         )
     if attacks.view in UPDATE_VIEWS:
@@ -124,7 +130,7 @@ def _check_views(study: Study, method: Method, run: Run) -> None:
         others = [task for task in study.all_tasks if task != study.data.target]
         if others:
             raise InputError(
-                f"tasks: {others[0]!r} needs representations to learn from, but in {where} the model's own outputs are "
+                f"tasks: {others[0]!r} needs representations to learn from, but in {where} the model's outputs are "
                 f"scored, on the target alone; leave it out"
             )
     if attacks.view in UPDATE_VIEWS:
@@ -132,7 +138,7 @@ def _check_views(study: Study, method: Method, run: Run) -> None:
 
 
 def digest_of(data: AttributeData) -> str:
-    """Return a digest of the records, so that results of other data are never taken for this study's."""
+    """Return a digest of the records, so that results of other data are never mistaken for results of this study."""
     import hashlib
 
     import numpy as np

@@ -1,21 +1,26 @@
-"""What a study will take, estimated by trying a little of each method in memory; nothing is written."""
+"""The time and disk that a study will take, estimated by trying a little of each method; nothing is written."""
 
 from __future__ import annotations
 
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedveil.config.cells import load_data, make_federation, make_game
 from fedveil.config.study import Method
 from fedveil.core.errors import InputError
-from fedveil.studies.check import UPDATE_VIEWS, Plan
+from fedveil.studies.check import Plan
 from fedveil.studies.judging import releases
-from fedveil.studies.results import CellResult
+from fedveil.studies.reading import read_seconds
 from fedveil.studies.sampling import SAMPLED_PEOPLE
 from fedveil.studies.store import Store
+from fedveil.view import UPDATE_VIEWS
+
+if TYPE_CHECKING:
+    from fedveil.federation.run import Run
 
 PROBED_PEOPLE = 1000
 START_SECONDS = 4.0  # a worker's imports, and reading the data
@@ -32,16 +37,15 @@ class Cost:
 
 
 def estimate(plan: Plan, store: Store) -> dict[str, Cost]:
-    """Return each method's cost per cell: measured where one is finished, else tried on a round and a few people."""
+    """Return each method's cost per cell: of a finished cell where there is one, else of a round and a few people."""
     return {method.name: _finished(plan, store, method) or _probed(plan, method) for method in plan.methods}
 
 
 def _finished(plan: Plan, store: Store, method: Method) -> Cost | None:
     for cell in plan.cells:
-        result = store.result(cell) if cell.method == method.name else None
-        if result is not None:
+        if cell.method == method.name and store.result(cell) is not None:
             folder = store.cell(cell)
-            seconds = CellResult(**cell.as_dict(), folder=folder, result=result).seconds
+            seconds = read_seconds(folder)
             if seconds is not None:
                 size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
                 return Cost(seconds, size, size, True)
@@ -50,13 +54,13 @@ def _finished(plan: Plan, store: Store, method: Method) -> Cost | None:
 
 def _probed(plan: Plan, method: Method) -> Cost:
     from fedveil.attacks.panel import panel
-    from fedveil.federation.run import Run
+    from fedveil.federation.run import begin
     from fedveil.view import Pool, View
 
     study = plan.study
     strength = method.points[0]
     data = load_data(study, study.seeds[0])
-    run = Run(make_federation(study, method, strength, study.seeds[0], data), make_game(method, strength))
+    run = begin(make_federation(study, method, strength, study.seeds[0], data), make_game(method, strength))
     planned = method.rounds or study.federation.rounds
     rounds = sum(stage.rounds or planned for stage in run.stages)
     training = _first_round(run) * rounds if rounds else 0.0
@@ -83,11 +87,8 @@ def _probed(plan: Plan, method: Method) -> Cost:
     return Cost(training + 1.3 * attack, kept, 3 * weights + local * study.federation.devices, False)
 
 
-def _first_round(run: object) -> float:
-    """Time one round, without keeping it."""
-    from fedveil.federation.run import Run
-
-    assert isinstance(run, Run)
+def _first_round(run: Run) -> float:
+    """Return the seconds that one round takes; what it computes is not kept."""
     run.stages = tuple(replace(stage, rounds=1) for stage in run.stages)
     started = time.perf_counter()
     run.play(1)

@@ -1,4 +1,4 @@
-"""Utility against leakage: a defence is a curve, not a point, and is compared with another where both leak alike.
+"""Utility against leakage: a defence is a curve, not a point, and two defences are compared where they leak alike.
 
 Selection looks at validation figures only; every figure shown is of the test. All intervals are percentile
 intervals of the points' bootstrap draws, paired: draw b of every point belongs together.
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedveil.core.arrays import FloatArray
-from fedveil.core.errors import InputError
+from fedveil.core.errors import InputError, nearest
 from fedveil.core.figures import Estimate
 from fedveil.studies.hypervolume import (
     CONFIDENCE,
@@ -61,8 +61,8 @@ class Point:
 class Frontier:
     """The points of one task and one attribute.
 
-    A method's curve is made of its own points that validation leaves undominated, at their test figures; those that
-    the test (or a draw) shows to be dominated then fall behind the staircase of the rest.
+    A method's curve consists of those of its points that validation leaves undominated, at their test figures; those
+    that the test (or a draw) shows to be dominated then fall behind the staircase of the rest.
 
     Attributes:
         chance: balanced accuracy of guessing, 1 / K.
@@ -136,19 +136,19 @@ class Frontier:
 
         Between neighbouring strengths it lies on the straight line, which time-sharing achieves: a coin decides for
         each person, by itself, at which of the two to release, and all see it. Accuracy is linear in the coin's bias.
-        As the coin says nothing of the person, an attacker does best who does his best on either side, and his balanced
-        accuracy is linear too; one who does not see the coin does no better. Above the highest leakage it is the best
-        utility. Draws that do not reach the level are dropped, so the interval is conditional on reaching it;
+        As the coin says nothing about the person, the best attacker is the one who does best on either side, and its
+        balanced accuracy is linear too; one who does not see the coin does no better. Above the highest leakage it is
+        the best utility. Draws that do not reach the level are dropped, so the interval is conditional on reaching it;
         if more than half are dropped, its ends are NaN.
         """
         if method not in self.methods:
-            raise InputError(f"there is no method {method!r} here; there are {', '.join(self.methods)}")
+            raise InputError(f"no method {method!r} on this frontier: {nearest(method, self.methods)}")
         return self._utilities_at(method, np.array([leakage], dtype=np.float64))[0]
 
     def against(self, method: str, baseline: str | None = None) -> Comparison:
-        """Compare two methods where both leak alike; without a baseline's name, with the frontier's own.
+        """Compare two methods where both leak alike (default: with the frontier's baseline); see `compare`.
 
-        A name without a curve makes them not comparable; else see `compare`.
+        Where one of them has no curve, they are not comparable.
         """
         baseline = self.baseline if baseline is None else baseline
         for name in (method, baseline):
@@ -204,10 +204,10 @@ class Frontier:
             "utility_prior": self.utility_prior,
             "floor": shown(self.floor),
             "baseline": self.baseline,
-            "comparisons": {method: found.as_dict() for method, found in self.comparisons.items()},
+            "comparisons": {method: comparison.as_dict() for method, comparison in self.comparisons.items()},
             "utility_at": {
                 "leakages": levels.tolist(),
-                "methods": {m: [shown(one) for one in self._utilities_at(m, levels)] for m in self.methods},
+                "methods": {m: [shown(utility) for utility in self._utilities_at(m, levels)] for m in self.methods},
             },
             "selection_cost": {name: shown(cost) for name, cost in self.selection_cost.items()},
             "confidence": CONFIDENCE,
@@ -221,7 +221,7 @@ class Frontier:
         sizes = Counter(point.method for point in self.points)
         named = ", ".join(f"{method} ({n} of {sizes[method]} points)" for method, n in counts.items())
         lines = [f"On the front, chosen on validation: {named}."]
-        lines += [found.in_words() for found in self.comparisons.values()]
+        lines += [comparison.in_words() for comparison in self.comparisons.values()]
         cost = self.selection_cost
         lines.append(
             f"Validation showed the front better than the test does by {cost['utility']} of utility and "
@@ -244,8 +244,8 @@ class Frontier:
         return np.array(utility, dtype=np.float64), np.array(leakage, dtype=np.float64)
 
     @cached_property
-    def _own(self) -> dict[str, list[int]]:
-        """Each method's points that its own validation figures leave undominated; a method without any is left out."""
+    def _undominated(self) -> dict[str, list[int]]:
+        """By method, the points that validation leaves undominated among its own; a method without any is left out."""
         members: dict[str, list[int]] = {}
         for i, point in enumerate(self.points):
             members.setdefault(point.method, []).append(i)
@@ -254,7 +254,7 @@ class Frontier:
 
     @cached_property
     def _curves(self) -> dict[str, Staircase]:
-        return {method: self._staircase(indices) for method, indices in self._own.items()}
+        return {method: self._staircase(indices) for method, indices in self._undominated.items()}
 
     def _chosen(self, indices: Sequence[int]) -> list[int]:
         utility = np.array([self.points[i].validation_utility for i in indices], dtype=np.float64)
@@ -266,7 +266,7 @@ class Frontier:
         return Staircase.of(utility[indices], leakage[indices])
 
     def _area(self, methods: Iterable[str]) -> Estimate:
-        indices = [i for method in methods for i in self._own.get(method, ())]
+        indices = [i for method in methods for i in self._undominated.get(method, ())]
         if not indices:
             return NO_FIGURE
         return estimate_of(self._staircase(indices).area(self.chance, self.utility_prior))
@@ -275,5 +275,5 @@ class Frontier:
         if method not in self._curves:
             return [None] * len(levels)
         curve = self._curves[method]
-        found = curve.at(np.broadcast_to(levels, (len(curve.leakage), len(levels))))
-        return [estimate_of(column) if isfinite(column[0]) else None for column in found.T]
+        utilities = curve.at(np.broadcast_to(levels, (len(curve.leakage), len(levels))))
+        return [estimate_of(column) if isfinite(column[0]) else None for column in utilities.T]

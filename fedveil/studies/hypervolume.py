@@ -1,8 +1,8 @@
 """The geometry of utility against leakage: who dominates whom, the area dominated, the curve between points.
 
 Utility is better when high, leakage when low. Everything is done for many columns at once: column 0 is the sample,
-the others are bootstrap draws, and what forms the staircase is found anew in each. A point whose figures are
-not finite in a column is absent from it.
+the others are bootstrap draws, and each has a staircase of its own. A point whose figures are not finite in a column
+is absent from it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def undominated(utility: FloatArray, leakage: FloatArray) -> BoolArray:
 
     Equal points do not dominate each other: both stay. A figure that is not finite keeps its point off.
     """
-    known = np.isfinite(utility) & np.isfinite(leakage)
-    u, v = np.where(known, utility, -np.inf), np.where(known, leakage, np.inf)
+    present = np.isfinite(utility) & np.isfinite(leakage)
+    u, v = np.where(present, utility, -np.inf), np.where(present, leakage, np.inf)
     no_worse = (u[:, None] >= u) & (v[:, None] <= v)
     better = (u[:, None] > u) | (v[:, None] < v)
-    return np.asarray(known & ~(no_worse & better & known[:, None]).any(axis=0))
+    return np.asarray(present & ~(no_worse & better & present[:, None]).any(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +56,8 @@ class Staircase:
     @classmethod
     def of(cls, utility: FloatArray, leakage: FloatArray) -> Staircase:
         """Sort figures of P ≥ 1 points in C columns, both (P, C)."""
-        known = np.isfinite(utility) & np.isfinite(leakage)
-        u, v = np.where(known, utility, -np.inf).T, np.where(known, leakage, np.inf).T
+        present = np.isfinite(utility) & np.isfinite(leakage)
+        u, v = np.where(present, utility, -np.inf).T, np.where(present, leakage, np.inf).T
         order = np.lexsort((-u, v), axis=1)
         u, v = np.take_along_axis(u, order, axis=1), np.take_along_axis(v, order, axis=1)
         best = np.maximum.accumulate(u, axis=1)
@@ -132,12 +132,19 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
-        found: dict[str, Any] = {name: getattr(self, name) for name in ("method", "baseline", "verdict", "reason")}
-        found |= {"difference": shown(self.difference), "leakages": self.leakages and list(self.leakages)}
-        for name in ("largest", "smallest"):
-            pair = getattr(self, name)
-            found[name] = pair and {"difference": pair[0], "leakage": pair[1]}
-        return found
+        largest, smallest = (
+            pair and {"difference": pair[0], "leakage": pair[1]} for pair in (self.largest, self.smallest)
+        )
+        return {
+            "method": self.method,
+            "baseline": self.baseline,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "difference": shown(self.difference),
+            "leakages": self.leakages and list(self.leakages),
+            "largest": largest,
+            "smallest": smallest,
+        }
 
     def in_words(self) -> str:
         """Say it in one sentence."""
@@ -146,17 +153,17 @@ class Comparison:
         low, high = self.leakages
         where = f"at leakage {low:.3f}" if high - low < 5e-4 else f"averaged over leakages {low:.3f} to {high:.3f}"
         by = f"the difference in utility is {self.difference}, {where}"
-        said = f"{self.method} {self.verdict} {self.baseline} at matched leakage"
+        verdict = f"{self.method} {self.verdict} {self.baseline} at matched leakage"
         if self.verdict == "undecided":
-            said = f"Whether {self.method} beats {self.baseline} at matched leakage is undecided"
-        return f"{said}: {by}" + (f" ({self.reason})." if self.reason else ".")
+            verdict = f"Whether {self.method} beats {self.baseline} at matched leakage is undecided"
+        return f"{verdict}: {by}" + (f" ({self.reason})." if self.reason else ".")
 
 
 def compare(method: str, mine: Staircase, baseline: str, base: Staircase) -> Comparison:
-    """Compare two curves over the leakages that both span (41 of them, trapezoidal rule); each draw spans its own.
+    """Compare two curves over the leakages that both span (41 of them, trapezoidal rule); each draw has its own span.
 
-    Curves that share no leakage are not comparable, unless the one that leaks less throughout also has the
-    more utility at the other's lowest leakage, the interval clear of 0.
+    Curves that share no leakage are not comparable, unless the one that leaks less throughout also has more utility
+    at the other's lowest leakage, with an interval that excludes 0.
     """
     start, end = np.maximum(mine.lowest, base.lowest), np.minimum(mine.highest, base.highest)
     apart = bool(end[0] < start[0])
@@ -197,5 +204,5 @@ def shown(figure: Estimate | None) -> dict[str, float | None] | None:
 
 
 def plain(value: float | None) -> float | None:
-    """Return a number that JSON knows, or None."""
+    """Return a number that JSON can hold, or None."""
     return float(value) if value is not None and isfinite(value) else None

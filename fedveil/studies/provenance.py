@@ -1,4 +1,4 @@
-"""Which code made a result: versions, the revision of a checkout, and a digest of our own source."""
+"""Which code computed a result: versions, the revision of a checkout, and a digest of the package's source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 @cache
 def code_digest() -> str:
-    """Return a digest of the package's source: other code may give other results, whatever its version says."""
+    """Return a digest of the package's source: other code may give other results, even under the same version."""
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
         digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
@@ -36,9 +36,9 @@ def revision() -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what computes."""
-    found = {name: version(name) for name in ("torch", "numpy", "scikit-learn", "scipy")}
-    return {"fedveil": __version__, "code": code_digest(), "python": platform.python_version(), **found}
+    """Return the versions of fedveil, Python and the libraries that compute."""
+    libraries = {name: version(name) for name in ("torch", "numpy", "scikit-learn", "scipy")}
+    return {"fedveil": __version__, "code": code_digest(), "python": platform.python_version(), **libraries}
 
 
 def _git(*arguments: str) -> str:

@@ -1,31 +1,34 @@
-"""What holds of a trained cell whatever an attacker tries, and the figures that theorems are put beside."""
+"""What holds of a trained cell whatever an attacker tries, and the figures that theorems are set beside."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedveil.config.study import Study
+from fedveil.core.entropy import entropy
 from fedveil.core.randomness import child_seed
+from fedveil.data import Split
+from fedveil.studies.model import SpentOnUpdates, StatedCertificate, TheoryFacts
 
 if TYPE_CHECKING:
     from fedveil.certificates import Certificate
     from fedveil.data import AttributeData
+    from fedveil.federation.release import Releases
     from fedveil.federation.run import Run
 
 
-def certificates_of(study: Study, run: Run) -> dict[str, Any]:
-    """Return what holds against every attacker; only for what the observer of this study sees.
+def certificates_of(
+    study: Study, run: Run, releases: Releases | None = None
+) -> dict[str, tuple[StatedCertificate, ...]]:
+    """Return by attribute what holds against every attacker, about what the observer of this study sees.
 
-    What the shield's noise proves is about representations. What it proves by people whom it was not prepared on, the
-    test people, is about everything that is computed from what it shows of a person: outputs, too. So is what the
-    length of a code proves.
+    What the shield's noise proves is about representations. What it proves by the test people, on whom it was not
+    prepared, is about everything that is computed from what it shows of a person, outputs included. The same holds for
+    what the game proves about its releases. `releases` are the run's, if they are computed already.
     """
-    from fedveil.data import Split
-
-    found: dict[str, Any] = {}
+    stated = {}
     data, view = run.federation.data, study.attacks.view
     for name in study.asked:
         counts = data.attribute(name).take(data.rows(Split.TRAIN)).counts
@@ -34,57 +37,50 @@ def certificates_of(study: Study, run: Run) -> dict[str, Any]:
         if view in ("representations", "outputs"):
             seed = child_seed(run.federation.seed, "certificates", name)
             certificates += run.shield.certificates_on(data, data.rows(Split.TEST), name, seed)
-            certificates += _by_rate(run, name, seed)
-        found[name] = [certificate.as_dict() for certificate in certificates]
-    return found
+            certificates += game_certificates(run, name, seed, releases)
+        stated[name] = tuple(StatedCertificate.of(certificate) for certificate in certificates)
+    return stated
 
 
-def _by_rate(run: Run, attribute: str, seed: int) -> tuple[Certificate, ...]:
-    from fedveil.games.attri_fed import AttriFed
+def game_certificates(
+    run: Run, attribute: str, seed: int = 0, releases: Releases | None = None
+) -> tuple[Certificate, ...]:
+    """Return what a run's game proves about its releases; nothing where a shield changes representations."""
+    from fedveil.federation.release import released_records
+    from fedveil.shields.message import Kind
+    from fedveil.shields.shield import Identity
 
-    if not isinstance(run.game, AttriFed):
+    if not isinstance(run.shield, Identity) and Kind.REPRESENTATION in run.shield.acts_on:
         return ()
-    from fedveil.rate.certifying import rate_certificates
-
-    return rate_certificates(run, attribute, seed)
+    return run.game.certificates_on(run.federation.data, lambda: released_records(run, releases), attribute, seed)
 
 
-def spent_on_updates(run: Run) -> list[dict[str, Any]]:
-    """Return the ε really spent by each noise shield on updates; `infinite` where nothing is clipped."""
+def spent_on_updates(run: Run) -> tuple[SpentOnUpdates, ...]:
+    """Return the ε that each noise shield on updates has spent; infinite where nothing is clipped."""
     from fedveil.federation.spending import spent_in
 
-    return [
-        {**one.as_dict(), "infinite": math.isinf(one.bound), "covers": "updates, not representations"}
-        for one in spent_in(run)
-    ]
+    return tuple(SpentOnUpdates(StatedCertificate.of(certificate)) for certificate in spent_in(run))
 
 
-def theory_facts(study: Study, run: Run) -> dict[str, Any]:
-    """Return by attribute what TAPPFL's theorems need of the test people.
-
-    `entropy_bits` is H(u); `gap` is Δ = |P(y=1|u=0) − P(y=1|u=1)| by task, for binary u and binary tasks alone.
-    """
+def theory_facts(study: Study, run: Run) -> dict[str, TheoryFacts]:
+    """Return by attribute what TAPPFL's theorems need of the test people."""
     data = run.federation.data
     return {
-        name: {"entropy_bits": _entropy(data, name), "gap": {task: _gap(data, task, name) for task in study.all_tasks}}
+        name: TheoryFacts(_entropy_bits(data, name), {task: _gap(data, task, name) for task in study.all_tasks})
         for name in study.asked
     }
 
 
-def _entropy(data: AttributeData, attribute: str) -> float:
-    from fedveil.data import Split
-
+def _entropy_bits(data: AttributeData, attribute: str) -> float:
     counts = data.attribute(attribute).take(data.rows(Split.TEST)).counts
-    shares = counts[counts > 0] / counts.sum()
-    return float(-(shares * np.log2(shares)).sum())
+    return entropy(counts[counts > 0] / counts.sum())
 
 
 def _gap(data: AttributeData, task: str, attribute: str) -> float | None:
-    from fedveil.data import Split
-
+    """Return Δ; None unless the task and the attribute have two values each."""
     rows = data.rows(Split.TEST)
     y, u = data.labels[task].take(rows), data.attribute(attribute).take(rows)
-    known = y.known & u.known
-    if len(y.values) != 2 or len(u.values) != 2 or len(np.unique(u.codes[known])) != 2:
+    labelled = y.known & u.known
+    if len(y.values) != 2 or len(u.values) != 2 or len(np.unique(u.codes[labelled])) != 2:
         return None
-    return float(abs(np.diff([y.codes[known & (u.codes == value)].mean() for value in (0, 1)])[0]))
+    return float(abs(np.diff([y.codes[labelled & (u.codes == value)].mean() for value in (0, 1)])[0]))

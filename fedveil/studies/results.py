@@ -2,50 +2,72 @@
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
+from fedveil.config.cells import Cell
 from fedveil.core.errors import InputError, nearest
 from fedveil.core.figures import Estimate
 from fedveil.core.randomness import numpy_generator
+from fedveil.federation.rounds import RoundRecord
 from fedveil.studies.frontier import Frontier, Point
-from fedveil.studies.rows import CHANCES, averaged, by_point, rows_of, seed_factor
-from fedveil.studies.store import read_json, read_study_file, sound_result
-
-Arrays = dict[str, np.ndarray]
+from fedveil.studies.model import CellConfig, CellFigures, JsonObject, StudyFacts
+from fedveil.studies.reading import (
+    Arrays,
+    Damaged,
+    read_config,
+    read_facts,
+    read_result,
+    read_rounds,
+    read_seconds,
+    read_tensors,
+)
+from fedveil.studies.rows import CHANCES, Row, averaged, by_point, rows_at, rows_of, seed_factor
 
 
 @dataclass(frozen=True, eq=False)
 class CellResult:
-    """A finished cell; what is large is read when it is first asked for."""
+    """A finished cell; what is large is read when it is first used."""
 
-    id: str
-    method: str
-    strength: float | None
-    seed: int
-    folder: Path
-    result: dict[str, Any] = field(repr=False)
+    cell: Cell
+    folder: Path = field(repr=False)
+    result: CellFigures = field(repr=False)
+
+    @property
+    def id(self) -> str:
+        """Its name, and that of its directory."""
+        return self.cell.id
+
+    @property
+    def method(self) -> str:
+        """The name of its method."""
+        return self.cell.method
+
+    @property
+    def strength(self) -> float | None:
+        """The strength of its method."""
+        return self.cell.strength
+
+    @property
+    def seed(self) -> int:
+        """Its seed."""
+        return self.cell.seed
 
     @cached_property
-    def config(self) -> dict[str, Any]:
-        """What it was made of, and by which versions."""
-        return read_json(self.folder / "config.json") or {}
+    def config(self) -> CellConfig:
+        """How it was computed: settings and versions."""
+        return read_config(self.folder)
 
     @cached_property
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[RoundRecord]:
         """One record per round; empty where the file is missing or damaged."""
-        try:
-            return [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text("utf-8").splitlines()]
-        except (OSError, ValueError):
-            return []
+        return read_rounds(self.folder)
 
     @cached_property
     def draws(self) -> Arrays:
@@ -60,42 +82,52 @@ class CellResult:
     @cached_property
     def seconds(self) -> float | None:
         """How long it took."""
-        found = (read_json(self.folder / "timing.json") or {}).get("seconds")
-        return float(found) if isinstance(found, int | float) else None
+        return read_seconds(self.folder)
 
 
-@dataclass(frozen=True, eq=False)
+class DamagedCell(NamedTuple):
+    """A planned cell whose result cannot be used, and why."""
+
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class StudyResults:
     """A study, finished or not.
 
     Attributes:
         folder: its directory.
-        facts: what study.json says.
+        facts: what the directory says about the study.
         cells: finished cells, in the planned order.
         missing: planned cells that are not finished.
-        damaged: planned cells whose result cannot be read, and why.
+        damaged: those of them whose result cannot be used, and why.
     """
 
     folder: Path
-    facts: dict[str, Any] = field(repr=False)
-    cells: list[CellResult] = field(repr=False)
-    missing: list[dict[str, Any]]
-    damaged: list[tuple[str, str]]
+    facts: StudyFacts
+    cells: list[CellResult]
+    missing: list[Cell]
+    damaged: list[DamagedCell]
+
+    def __repr__(self) -> str:
+        damaged = f", {len(self.damaged)} damaged" if self.damaged else ""
+        return f"StudyResults({self.name}: {len(self.cells)} of {len(self.planned)} cells{damaged}, in {self.folder})"
 
     @property
     def name(self) -> str:
         """The study's name."""
-        return str(self.facts["name"])
+        return self.facts.name
 
     @property
-    def study(self) -> dict[str, Any]:
-        """The study as plain values."""
-        return dict(self.facts["study"])
+    def study(self) -> JsonObject:
+        """The study in full, as plain values."""
+        return dict(self.facts.study)
 
     @property
-    def planned(self) -> list[dict[str, Any]]:
+    def planned(self) -> list[Cell]:
         """All cells of the study."""
-        return list(self.facts["cells"])
+        return list(self.facts.cells)
 
     @property
     def complete(self) -> bool:
@@ -104,122 +136,129 @@ class StudyResults:
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks that were learnt, in the study's order."""
-        return list(dict.fromkeys(task for cell in self.cells for task in cell.result["utility"]))
+        """The tasks that were learnt, in the study's order; before any cell is finished, those that the study names."""
+        return list(dict.fromkeys(task for cell in self.cells for task in cell.result.utility)) or [*self.facts.tasks]
 
     @property
     def attributes(self) -> list[str]:
-        """The attributes that were attacked, in the study's order."""
-        return list(dict.fromkeys(name for cell in self.cells for name in cell.result["leakage"]))
+        """The attributes that were attacked, in the study's order; before any cell is finished, those it names."""
+        attacked = dict.fromkeys(attribute for cell in self.cells for attribute in cell.result.leakage)
+        return list(attacked) or [*self.facts.attributes]
 
     @cached_property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Row]:
         """One row per method, strength, task, attribute and attacker, averaged over seeds."""
         return rows_of(self.cells)
+
+    def rows_about(self, task: str, attribute: str) -> list[Row]:
+        """Return the rows of one task and one attribute."""
+        return [row for same in by_point(self.cells).values() for row in rows_at(same, task, attribute)]
 
     def inputs(self, seed: int) -> Arrays | None:
         """Return the raw inputs of the people whose releases were sampled."""
         return read_tensors(self.folder / f"inputs-seed{seed}.safetensors") or None
 
     def frontier(self, task: str | None = None, attribute: str | None = None) -> Frontier:
-        """Return the frontier of one task and attribute; the first of each where none is named."""
+        """Return the frontier of one task and attribute (default: the first of each); of the cells that have both."""
         if not self.cells:
             raise InputError(f"{self.folder}: no cell is finished yet; run the study first")
         task, attribute = task or self.tasks[0], attribute or self.attributes[0]
-        for name, known, what in ((task, self.tasks, "task"), (attribute, self.attributes, "attribute")):
-            if name not in known:
-                raise InputError(f"{self.folder}: no {what} {name!r} in the study: {nearest(name, known)}")
-        points = [
-            _point(method, strength, same, task, attribute) for (method, strength), same in by_point(self.cells).items()
-        ]
-        # What does not depend on the method: one cell of each seed tells.
-        seeds = list({cell.seed: cell.result for cell in reversed(self.cells)}.values())
-        judged, served = seeds[0]["leakage"][attribute], [one["utility"][task] for one in seeds]
-        floors = [one["floor"].get(task, {}).get(attribute, {}).get("balanced_accuracy") for one in seeds]
-        own = f"drop-columns ({attribute})"
+        for name, choices, what in ((task, self.tasks, "task"), (attribute, self.attributes, "attribute")):
+            if name not in choices:
+                raise InputError(f"{self.folder}: no {what} {name!r} in the study: {nearest(name, choices)}")
+        cells = [cell for cell in self.cells if cell.result.lacks(task, attribute) is None]
+        if not cells:
+            raise InputError(f"{self.folder}: no finished cell has figures for both {task!r} and {attribute!r}")
+        points = [_point(same, task, attribute) for same in by_point(cells).values()]
+        # Chance, priors and the floor do not depend on the method: one cell of each seed has them.
+        results = list({cell.seed: cell.result for cell in reversed(cells)}.values())
+        judged = [result.leakage[attribute] for result in results]
+        floors = [floor for result in results if (floor := result.floor_of(task, attribute)) is not None]
+        against = f"drop-columns ({attribute})"
         return Frontier.of(
             points,
-            chance=1 / len(judged["classes"]),
-            prior=float(np.mean([one["leakage"][attribute]["prior"]["estimate"] for one in seeds])),
-            utility_prior=float(np.mean([one["prior"] for one in served])),
-            floor=None if None in floors else averaged(floors, CHANCES),
-            baseline=own if any(cell.method == own for cell in self.cells) else "drop-columns",
+            chance=1 / len(judged[0].classes),
+            prior=float(np.mean([judgement.prior.estimate for judgement in judged])),
+            utility_prior=float(np.mean([result.utility[task].prior for result in results])),
+            floor=averaged(floors, CHANCES) if len(floors) == len(results) else None,
+            baseline=against if any(cell.method == against for cell in cells) else "drop-columns",
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Return what results.json holds."""
-        pairs = [(task, attribute) for task in self.tasks for attribute in self.attributes if self.cells]
+        pairs = dict.fromkeys((row.task, row.attribute) for row in self.rows)
         return {
             "study": self.name,
             "complete": self.complete,
-            "rows": self.rows,
-            "frontiers": {f"{task}|{name}": self.frontier(task, name).as_dict() for task, name in pairs},
+            "rows": [row.as_dict() for row in self.rows],
+            "frontiers": {
+                f"{task}|{attribute}": self.frontier(task, attribute).as_dict()
+                for task in self.tasks
+                for attribute in self.attributes
+                if (task, attribute) in pairs
+            },
         }
 
 
 def open_study(folder: str | Path) -> StudyResults:
     """Read a directory that `fedveil run` has written; an unfinished study is read as far as it goes."""
     folder = Path(folder)
-    facts = read_study_file(folder)
+    facts = read_facts(folder)
     cells, missing, damaged = [], [], []
-    for planned in facts["cells"]:
-        where = folder / "cells" / str(planned["id"])
-        result = sound_result(read_json(where / "result.json"), planned["id"])
-        if result is not None:
-            named = {key: planned[key] for key in ("id", "method", "strength", "seed")}
-            cells.append(CellResult(**named, folder=where, result=result))
-            continue
-        missing.append(planned)
-        if (where / "result.json").exists():
-            damaged.append((planned["id"], "its result cannot be read; run the study again to compute it anew"))
+    for planned in facts.cells:
+        home = folder / "cells" / planned.id
+        try:
+            result = read_result(home, planned.id)
+        except Damaged as fault:
+            result = None
+            damaged.append(
+                DamagedCell(planned.id, f"its result cannot be read ({fault}); run the study again to recompute it")
+            )
+        if result is None:
+            missing.append(planned)
+        else:
+            cells.append(CellResult(planned, home, result))
     return StudyResults(folder, facts, cells, missing, damaged)
 
 
-def read_tensors(path: Path) -> Arrays:
-    """Return a safetensors file's arrays; none where it is missing or damaged."""
-    try:
-        return dict(load_file(path))
-    except (OSError, ValueError, SafetensorError):
-        return {}
-
-
-def _point(method: str, strength: float | None, same: list[CellResult], task: str, attribute: str) -> Point:
-    served = [cell.result["utility"][task] for cell in same]
-    worst = [cell.result["leakage"][attribute]["worst"] for cell in same]
-    utility = averaged([one["accuracy"] for one in served], CHANCES)
-    leakage = averaged([one["balanced_accuracy"] for one in worst], CHANCES)
+def _point(same: Sequence[CellResult], task: str, attribute: str) -> Point:
+    """Return the point of one method and strength."""
+    served = [cell.result.utility[task] for cell in same]
+    strongest = [cell.result.strongest(attribute) for cell in same]
+    utility = averaged([figures.accuracy for figures in served], CHANCES)
+    leakage = averaged([figures.balanced_accuracy for figures in strongest], CHANCES)
     return Point(
-        method=method,
-        strength=strength,
+        method=same[0].method,
+        strength=same[0].strength,
         utility=utility,
         leakage=leakage,
-        validation_utility=float(np.mean([one["validation_accuracy"] for one in served])),
-        validation_leakage=float(np.mean([one["validation_balanced_accuracy"] for one in worst])),
-        utility_draws=_draws(same, f"utility/{task}", utility),
-        leakage_draws=_draws(same, f"leakage/{attribute}", leakage),
+        validation_utility=float(np.mean([figures.validation_accuracy for figures in served])),
+        validation_leakage=float(np.mean([figures.validation_balanced_accuracy for figures in strongest])),
+        utility_draws=draws_of_mean(same, f"utility/{task}", utility),
+        leakage_draws=draws_of_mean(same, f"leakage/{attribute}", leakage),
     )
 
 
 DRAWS = 400
 
 
-def _draws(same: list[CellResult], name: str, figure: Estimate) -> np.ndarray:
+def draws_of_mean(same: Sequence[CellResult], name: str, figure: Estimate) -> np.ndarray:
     """Return draws of the mean over S seeds: people and seeds are resampled alike for every point, so they are paired.
 
-    They spread as `averaged` says: the mean of the seeds' own draws, whose deviations are independent, is stretched by
-    √S, since seeds may share their test people; seeds drawn with replacement are stretched as t·s/√S asks.
-    Where a cell's draws are lost, normal ones with the interval's width stand in.
+    They spread as `averaged` says: the mean of the draws of the seeds, whose deviations are independent, is stretched
+    by √S, since seeds may share their test people; seeds drawn with replacement are stretched to t·s/√S.
+    Where a cell's draws are lost, normal ones with the interval's width take their place.
     """
     rng = numpy_generator(0, "draws of the mean")
     picked = rng.random((DRAWS, 64))[:, : len(same)]
     normal = rng.standard_normal(DRAWS)
-    found = [cell.draws.get(name, np.empty(0))[1:] for cell in same]
-    if any(len(one) < 100 for one in found):
+    by_cell = [np.ravel(cell.draws.get(name, np.empty(0))) for cell in same]
+    if any(len(draws) < 101 for draws in by_cell):
         return np.asarray(figure.estimate + normal * (figure.high - figure.low) / (2 * 1.96))
-    table = np.stack([np.resize(one, DRAWS) for one in found], axis=1)
+    table = np.stack([np.resize(draws[1:], DRAWS) for draws in by_cell], axis=1)
     if len(same) == 1:
         return np.asarray(table[:, 0])
-    points = np.array([cell.draws[name][0] for cell in same])
+    points = np.array([draws[0] for draws in by_cell])
     people = (table - points).mean(axis=1) * math.sqrt(len(same))
     seeds = points[(picked * len(same)).astype(int)].mean(axis=1) - points.mean()
     return np.asarray(points.mean() + people + seeds * seed_factor(len(same)))

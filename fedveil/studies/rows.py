@@ -3,151 +3,272 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import t as student
 
+from fedveil.attacks.judgement import AttackerFigures, Judgement
 from fedveil.core.figures import Estimate
+from fedveil.federation.utility import Utility
+from fedveil.studies.model import SpentOnUpdates
 
 if TYPE_CHECKING:
     from fedveil.studies.results import CellResult
 
-DECENSORING = {"decensoring": "attack", "decensoring-control": "control"}
-"""Rows of de-censoring and of its control, and where a result has them."""
-LEAKAGE = ("balanced_accuracy", "accuracy", "auc", "advantage", "mutual_information_bits")
+KINDS = ("retrained", "cotrained", "decensoring", "decensoring-control")
+"""Kinds of attacker: the panel's that counts, the game's own adversary, de-censoring, and the control of that."""
 
+MEASURES = ("balanced_accuracy", "accuracy", "auc", "advantage", "mutual_information_bits")
+"""What an attacker is measured by, as rows and tables show it."""
 
 CHANCES = (0.0, 1.0)
-"""What a share of people can be."""
-RANGES = dict.fromkeys(("balanced_accuracy", "accuracy", "auc"), CHANCES)
+"""The range of a share of people."""
+
+_RANGES = dict.fromkeys(("balanced_accuracy", "accuracy", "auc"), CHANCES)
 
 
-def averaged(figures: Sequence[dict[str, float]], within: tuple[float, float] | None = None) -> Estimate:
-    """Return the mean over seeds; the interval's ends stay within what the quantity can be.
+def averaged(figures: Sequence[Estimate], within: tuple[float, float] | None = None) -> Estimate:
+    """Return the mean over seeds; the interval's ends stay within the range of the quantity.
 
     Its half-widths join the mean half-width within a seed (people differ; seeds may share their test people, so
-    averaging does not shrink it) with t·s/√S over S seeds (training differs), as √(a² + b²).
+    averaging does not shrink it) with t·s/√S over S seeds (training differs), as √(a² + b²). An end is NaN where it is
+    NaN in some seed.
 
-    >>> averaged([{"estimate": 0.8, "low": 0.78, "high": 0.82}])
+    >>> averaged([Estimate(0.8, 0.78, 0.82)])
     Estimate(0.800 [0.780, 0.820] at 0.95)
     """
-    points, lows, highs = (np.array([float(f[name]) for f in figures]) for name in ("estimate", "low", "high"))
+    points, lows, highs = (np.array([getattr(f, name) for f in figures]) for name in ("estimate", "low", "high"))
     mean, between = float(points.mean()), 0.0
     if len(points) > 1:
         between = float(student.ppf(0.975, len(points) - 1) * points.std(ddof=1) / math.sqrt(len(points)))
     low, high = (float(np.hypot(np.mean(np.abs(ends - points)), between)) for ends in (lows, highs))
     lowest, highest = within or (-math.inf, math.inf)
-    return Estimate(mean, min(mean, max(lowest, mean - low)), max(mean, min(highest, mean + high)))
+    return Estimate(
+        mean,
+        float(np.minimum(mean, np.maximum(lowest, mean - low))),
+        float(np.maximum(mean, np.minimum(highest, mean + high))),
+    )
 
 
 def seed_factor(seeds: int) -> float:
     """Return by how much the mean of S ≥ 2 seeds drawn with replacement spreads too little.
 
-    It has the variance s²(S − 1)/S², where t·s/√S is asked: a normal spread is stretched by t/1.96 · √(S/(S − 1)).
+    Its variance is s²(S − 1)/S², where t·s/√S is wanted: a normal spread is stretched by t/1.96 · √(S/(S − 1)).
     """
     return float(student.ppf(0.975, seeds - 1) / 1.96 * math.sqrt(seeds / (seeds - 1)))
 
 
+@dataclass(frozen=True)
+class MeanUtility:
+    """How well a task can be done, averaged over seeds; `head` is the kind that was chosen most often."""
+
+    accuracy: Estimate
+    balanced_accuracy: Estimate
+    prior: float
+    validation_accuracy: float
+    head: str
+
+    @classmethod
+    def of(cls, served: Sequence[Utility]) -> MeanUtility:
+        """Average the seeds."""
+        return cls(
+            accuracy=averaged([utility.accuracy for utility in served], CHANCES),
+            balanced_accuracy=averaged([utility.balanced_accuracy for utility in served], CHANCES),
+            prior=float(np.mean([utility.prior for utility in served])),
+            validation_accuracy=float(np.mean([utility.validation_accuracy for utility in served])),
+            head=_commonest([utility.head for utility in served]),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "accuracy": self.accuracy.as_dict(),
+            "balanced_accuracy": self.balanced_accuracy.as_dict(),
+            "prior": self.prior,
+            "validation_accuracy": self.validation_accuracy,
+            "head": self.head,
+        }
+
+
+@dataclass(frozen=True)
+class MeanLeakage:
+    """What an attacker reads of an attribute, averaged over seeds.
+
+    Attributes:
+        balanced_accuracy, accuracy, auc, advantage, mutual_information_bits: of the test people.
+        prior: accuracy of always guessing the most frequent value.
+        chance: balanced accuracy of guessing, 1 / K.
+        validation_balanced_accuracy: what a choice may look at; NaN where the attacker is not scored on validation.
+        detectable_advantage: the smallest advantage that so many people could have shown.
+        gain: of de-censoring alone, what it reads beyond its control.
+    """
+
+    balanced_accuracy: Estimate
+    accuracy: Estimate
+    auc: Estimate
+    advantage: Estimate
+    mutual_information_bits: Estimate
+    prior: Estimate
+    chance: float
+    validation_balanced_accuracy: float
+    detectable_advantage: float
+    gain: Estimate | None = None
+
+    @classmethod
+    def of(
+        cls, attackers: Sequence[AttackerFigures], judged: Sequence[Judgement], gains: Sequence[Estimate] = ()
+    ) -> MeanLeakage:
+        """Average the seeds."""
+        return cls(
+            **{
+                measure: averaged([getattr(figures, measure) for figures in attackers], _RANGES.get(measure))
+                for measure in MEASURES
+            },
+            prior=averaged([judgement.prior for judgement in judged], CHANCES),
+            chance=1 / len(judged[0].classes),
+            validation_balanced_accuracy=float(
+                np.mean([figures.validation_balanced_accuracy for figures in attackers])
+            ),
+            detectable_advantage=float(np.mean([judgement.detectable_advantage for judgement in judged])),
+            gain=averaged(gains) if gains else None,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        validated = self.validation_balanced_accuracy
+        return {
+            **{name: getattr(self, name).as_dict() for name in (*MEASURES, "prior")},
+            "chance": self.chance,
+            "validation_balanced_accuracy": None if math.isnan(validated) else validated,
+            "detectable_advantage": self.detectable_advantage,
+            **({} if self.gain is None else {"gain": self.gain.as_dict()}),
+        }
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method at one strength, seen by one kind of attacker: a task's utility and an attribute's leakage.
+
+    Attributes:
+        attacker: its kind, one of `KINDS`.
+        attacker_name: its name; over seeds, the name that occurs most often.
+        seeds: those that are averaged.
+        spent: what noise on updates has spent, the most over seeds; None where there is no noise on updates.
+        utility_only: by attribute that the game hides, how many devices have nothing to hide, the most over seeds.
+        devices: how many devices there are.
+    """
+
+    method: str
+    strength: float | None
+    task: str
+    attribute: str
+    attacker: str
+    attacker_name: str
+    seeds: tuple[int, ...]
+    utility: MeanUtility
+    leakage: MeanLeakage
+    spent: SpentOnUpdates | None = None
+    utility_only: Mapping[str, int] = field(default_factory=dict)
+    devices: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; `paper` is empty, to be filled where a paper's figures are set beside ours."""
+        return {
+            **{name: getattr(self, name) for name in ("method", "strength", "task", "attribute")},
+            "attacker": self.attacker,
+            "attacker_name": self.attacker_name,
+            "seeds": list(self.seeds),
+            "utility": self.utility.as_dict(),
+            "leakage": self.leakage.as_dict(),
+            "paper": {},
+            "spent": None if self.spent is None else _spent_as_dict(self.spent),
+            "utility_only": {name: {"devices": idle, "of": self.devices} for name, idle in self.utility_only.items()},
+        }
+
+
 def by_point(cells: Iterable[CellResult]) -> dict[tuple[str, float | None], list[CellResult]]:
     """Return the cells of each method and strength, in the order in which they are planned."""
-    found: dict[tuple[str, float | None], list[CellResult]] = {}
+    points: dict[tuple[str, float | None], list[CellResult]] = {}
     for cell in cells:
-        found.setdefault((cell.method, cell.strength), []).append(cell)
-    return found
+        points.setdefault((cell.method, cell.strength), []).append(cell)
+    return points
 
 
-def rows_of(cells: Sequence[CellResult]) -> list[dict[str, Any]]:
-    """Return all rows."""
+def rows_of(cells: Sequence[CellResult]) -> list[Row]:
+    """Return all rows; a cell that lacks a task or an attribute is left out of the rows about it."""
+    return [
+        row
+        for same in by_point(cells).values()
+        for task in _names(cell.result.utility for cell in same)
+        for attribute in _names(cell.result.leakage for cell in same)
+        for row in rows_at(same, task, attribute)
+    ]
+
+
+def rows_at(same: Sequence[CellResult], task: str, attribute: str) -> list[Row]:
+    """Return the rows of one task and attribute, from the cells of one method and strength that have both figures.
+
+    Attackers beside the panel have a row where every one of these cells has them.
+    """
+    same = [cell for cell in same if cell.result.lacks(task, attribute) is None]
+    if not same:
+        return []
+    results = [cell.result for cell in same]
+    utility = MeanUtility.of([result.utility[task] for result in results])
+    judged = [result.leakage[attribute] for result in results]
+    attackers = [{"retrained": result.strongest(attribute), **result.beside_panel(attribute)} for result in results]
     rows = []
-    for (method, strength), same in by_point(cells).items():
-        spent, idle = spent_of([cell.result for cell in same]), _utility_only([cell.result for cell in same])
-        for task in same[0].result["utility"]:
-            utility = _utility([cell.result["utility"][task] for cell in same])
-            for attribute in same[0].result["leakage"]:
-                judged = [cell.result["leakage"][attribute] for cell in same]
-                start = {"method": method, "strength": strength, "task": task, "attribute": attribute}
-                seeds = [cell.seed for cell in same]
-                found_by: dict[str, list[dict[str, Any] | None]] = {"retrained": [one["worst"] for one in judged]}
-                found_by["cotrained"] = [cell.result["cotrained"].get(attribute) for cell in same]
-                undone = [cell.result.get("decensoring", {}).get(attribute, {}) for cell in same]
-                found_by |= {name: [one.get(part) for one in undone] for name, part in DECENSORING.items()}
-                for attacker, each in found_by.items():
-                    found = [one for one in each if one is not None]
-                    if len(found) < len(each):
-                        continue
-                    rows.append(
-                        {
-                            **start,
-                            "attacker": attacker,
-                            "attacker_name": _commonest([one["name"] for one in found]),
-                            "seeds": seeds,
-                            "utility": utility,
-                            "leakage": _leakage(found, judged),
-                            "paper": {},
-                            "spent": spent,
-                            "utility_only": idle,
-                        }
-                    )
-                    if attacker == "decensoring":
-                        rows[-1]["leakage"]["gain"] = averaged([one["gain"] for one in undone]).as_dict()
+    for kind in KINDS:
+        if not all(kind in by_kind for by_kind in attackers):
+            continue
+        each = [by_kind[kind] for by_kind in attackers]
+        gains = [result.decensoring[attribute].gain for result in results] if kind == "decensoring" else []
+        rows.append(
+            Row(
+                method=same[0].method,
+                strength=same[0].strength,
+                task=task,
+                attribute=attribute,
+                attacker=kind,
+                attacker_name=_commonest([figures.name for figures in each]),
+                seeds=tuple(cell.seed for cell in same),
+                utility=utility,
+                leakage=MeanLeakage.of(each, judged, gains),
+                spent=most_spent([result.spent for result in results]),
+                utility_only={
+                    name: max(result.utility_only.get(name, 0) for result in results)
+                    for name in _names(result.utility_only for result in results)
+                },
+                devices=max(result.devices for result in results),
+            )
+        )
     return rows
 
 
-def _utility(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        **{
-            name: averaged([one[name] for one in found], CHANCES).as_dict()
-            for name in ("accuracy", "balanced_accuracy")
-        },
-        "prior": float(np.mean([one["prior"] for one in found])),
-        "validation_accuracy": float(np.mean([one["validation_accuracy"] for one in found])),
-        "head": _commonest([one["head"] for one in found]),
-    }
+def most_spent(each: Sequence[Sequence[SpentOnUpdates]]) -> SpentOnUpdates | None:
+    """Return the ε that devices spent on updates, the most over seeds; None where some seed has no noise on updates.
 
-
-def _leakage(found: Sequence[dict[str, Any]], judged: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    selected = [one["validation_balanced_accuracy"] for one in found]
-    return {
-        **{name: averaged([one[name] for one in found], RANGES.get(name)).as_dict() for name in LEAKAGE},
-        "prior": averaged([one["prior"] for one in judged], CHANCES).as_dict(),
-        "chance": 1 / len(judged[0]["classes"]),
-        "validation_balanced_accuracy": None if None in selected else float(np.mean(selected)),
-        "detectable_advantage": float(np.mean([one["detectable_advantage"] for one in judged])),
-    }
-
-
-def spent_of(results: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the ε that devices spent on updates, the most over seeds; null where it is infinite.
-
-    Several shields on one update each bound it, so that the smallest holds.
+    Several shields on one update each bound it, so that within a seed the smallest holds.
     """
-    tightest = []
-    for result in results:
-        found = [(math.inf if one["infinite"] else float(one["bound"]), one) for one in result.get("spent", [])]
-        if not found:
-            return None
-        tightest.append(min(found, key=lambda pair: pair[0]))
-    epsilon, said = max(tightest, key=lambda pair: pair[0])
+    tightest = [min(spent, key=lambda bound: bound.epsilon) for spent in each if spent]
+    return max(tightest, key=lambda bound: bound.epsilon) if tightest and len(tightest) == len(each) else None
+
+
+def _spent_as_dict(spent: SpentOnUpdates) -> dict[str, Any]:
     return {
-        "epsilon": None if math.isinf(epsilon) else epsilon,
-        "delta": said["assumptions"].get("delta"),
-        "releases": said["assumptions"].get("releases"),
-        "covers": said["covers"],
+        "epsilon": None if math.isinf(spent.epsilon) else spent.epsilon,
+        "delta": spent.delta,
+        "releases": spent.releases,
+        "covers": spent.covers,
     }
 
 
-def _utility_only(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return by hidden attribute how many devices have nothing to hide, the most over seeds, of how many."""
-    names = dict.fromkeys(name for result in results for name in result.get("utility_only", {}))
-    return {
-        name: {
-            "devices": max(int(result.get("utility_only", {}).get(name, 0)) for result in results),
-            "of": max(int(result.get("devices", 0)) for result in results),
-        }
-        for name in names
-    }
+def _names(mappings: Iterable[Mapping[str, object]]) -> list[str]:
+    """Return the keys of all mappings, in order of first appearance."""
+    return list(dict.fromkeys(name for mapping in mappings for name in mapping))
 
 
 def _commonest(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Cells dealt out to worker processes; one that dies is replaced, and its cell tried once more."""
+"""Units dealt out to worker processes: one that dies is replaced, and its unit is tried once more."""
 
 from __future__ import annotations
 
@@ -9,52 +9,199 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from fedveil.config.cells import Cell
-from fedveil.config.study import Method, Study
 from fedveil.core.errors import InputError
+from fedveil.studies.units import THREAD_VARIABLES, Report, Unit, compute
 
 ATTEMPTS = 2
 
 
-@dataclass(frozen=True)
-class Job:
-    """A cell to compute, and where."""
-
-    cell: Cell
-    method: Method
-    folder: Path
-
-
 @dataclass
 class Listener:
-    """Who is told what happens; every function may be replaced."""
+    """What is called as units are computed; every function may be replaced."""
 
-    progress: Callable[[Cell, float, str], None] = lambda cell, share, what: None
-    finished: Callable[[Cell], None] = lambda cell: None
+    progress: Callable[[Unit, float, str], None] = lambda unit, share, what: None
+    finished: Callable[[Unit], None] = lambda unit: None
     warned: Callable[[str], None] = lambda text: None
 
 
 @dataclass
 class Outcome:
-    """Cells that could not be computed, and why."""
+    """Results by the units' keys, and why others could not be computed."""
 
+    results: dict[str, Any] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
 
-class _Worker:
-    """One process, the thread that hears it, and the job it has in hand."""
+def worker_count(workers: int | None) -> int:
+    """Return how many processes are meant: one per core where no number is given."""
+    return (os.cpu_count() or 1) if workers is None else workers
 
-    def __init__(self, number: int, threads: int, heard: queue.SimpleQueue[tuple[_Worker, list[Any] | None]]) -> None:
-        self.number = number
-        self.job: Job | None = None
+
+def run_units(
+    units: Sequence[Unit],
+    folder: Path,
+    *,
+    workers: int | None = None,
+    threads: int = 1,
+    listener: Listener | None = None,
+    keep: Callable[[Unit, Any], None] | None = None,
+) -> Outcome:
+    """Compute all units. Whatever stops this, finished ones stay; results do not depend on the number of workers.
+
+    Args:
+        units: what to compute; each key stands once.
+        folder: where results are written, by the tasks or by `keep`; a disk that is full stops everything in one line.
+        workers: processes at work at the same time; 0: this process computes all, one unit after another. Default: one
+            per core.
+        threads: of each process.
+        listener: called as units are computed.
+        keep: called in this process with each finished unit and its result, to write it down.
+    """
+    run = _Run(list(units), folder, threads, listener or Listener(), keep)
+    count = min(worker_count(workers), len(run.waiting))
+    if count:
+        _in_workers(run, count)
+    else:
+        _in_this_process(run)
+    return run.outcome
+
+
+@contextmanager
+def keep_workers() -> Iterator[None]:
+    """Keep workers alive between calls of `run_units` in this block: what they have imported is imported once."""
+    global _idle
+    if _idle is not None:
+        yield
+        return
+    _idle = []
+    try:
+        yield
+    finally:
+        kept, _idle = _idle, None
+        for worker in kept:
+            worker.end()
+
+
+_idle: list[_Worker] | None = None
+"""Workers without a unit, inside `keep_workers`; None outside it."""
+
+
+@dataclass
+class _Run:
+    """The state of one call: which units wait, how often each was tried, and what came of them."""
+
+    waiting: list[Unit]
+    folder: Path
+    threads: int
+    listener: Listener
+    keep: Callable[[Unit, Any], None] | None
+    outcome: Outcome = field(default_factory=Outcome)
+    attempts: dict[str, int] = field(default_factory=dict)
+
+    def report(self, unit: Unit, kind: str, value: Any) -> None:
+        """Pass on what a task reports while it computes."""
+        if kind == "progress":
+            self.listener.progress(unit, *value)
+        else:
+            self.listener.warned(value)
+
+    def end(self, unit: Unit, kind: str, value: Any) -> None:
+        """Note how a unit ended; a full disk ends everything."""
+        if kind == "failed":
+            self.outcome.failed[unit.key] = value
+            return
+        if kind == "done" and self.keep is not None:
+            try:
+                self.keep(unit, value)
+            except OSError as fault:
+                kind, value = "disk", f"{fault.strerror or fault}"
+        if kind == "disk":
+            raise InputError(
+                f"{self.folder}: cannot be written ({value}); what is finished is kept: make room or name another "
+                "directory with --out, and run the same command again"
+            )
+        self.outcome.results[unit.key] = value
+        self.listener.finished(unit)
+
+
+def _in_this_process(run: _Run) -> None:
+    while run.waiting:
+        unit = run.waiting.pop(0)
+        report = Report(lambda kind, value, unit=unit: run.report(unit, kind, value))  # type: ignore[misc]
+        run.end(unit, *compute(unit.task, unit.payload, run.threads, report))
+
+
+def _in_workers(run: _Run, count: int) -> None:
+    heard: _Heard = queue.SimpleQueue()
+    staff = [_hired(run.threads, heard) for _ in range(count)]
+    try:
+        for worker in staff:
+            _next(run, worker, staff)
+        while any(worker.unit for worker in staff):
+            worker, message = heard.get()
+            if worker not in staff or worker.unit is None:
+                continue
+            if message is None:
+                _after_death(run, worker)
+                index = staff.index(worker)
+                staff[index] = _Worker(run.threads, heard)
+                _next(run, staff[index], staff)
+                continue
+            kind, value = message
+            if kind in ("progress", "warning"):
+                run.report(worker.unit, kind, value)
+            else:
+                run.end(worker.unit, kind, value)
+                _next(run, worker, staff)
+    finally:
+        for worker in staff:
+            _dismiss(worker)
+
+
+def _next(run: _Run, worker: _Worker, staff: Sequence[_Worker]) -> None:
+    """Hand over a unit: one whose set-up this worker has, else one whose set-up no other has, else the first."""
+    worker.unit = None
+    if not run.waiting:
+        return
+    elsewhere = {other.shares for other in staff if other is not worker} - {""}
+    fitting = [unit for unit in run.waiting if unit.shares and unit.shares == worker.shares]
+    fitting += [unit for unit in run.waiting if unit.shares not in elsewhere]
+    unit = (fitting or run.waiting)[0]
+    run.waiting.remove(unit)
+    run.attempts[unit.key] = run.attempts.get(unit.key, 0) + 1
+    worker.take(unit)
+
+
+def _after_death(run: _Run, worker: _Worker) -> None:
+    """Put a dead worker's unit back once, and note the failure the second time."""
+    assert worker.unit is not None
+    unit, code = worker.unit, worker.process.wait()
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    words = worker.last_words()
+    worker.end()
+    if run.attempts[unit.key] < ATTEMPTS:
+        run.listener.warned(f"{unit}: its worker died ({how}); it is tried once more")
+        run.waiting.insert(0, unit)
+    else:
+        run.outcome.failed[unit.key] = f"its worker died {ATTEMPTS} times ({how}{f': {words}' if words else ''})"
+
+
+class _Worker:
+    """One process, the thread that hears it, and the unit it is computing."""
+
+    def __init__(self, threads: int, heard: _Heard) -> None:
+        self.unit: Unit | None = None
+        self.shares = ""
+        self.threads = threads
+        self.heard = heard
+        self.surroundings = _surroundings(threads)
         self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
-        limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "fedveil.studies.worker"],
             stdin=subprocess.PIPE,
@@ -62,32 +209,32 @@ class _Worker:
             stderr=self.errors,
             text=True,
             encoding="utf-8",
-            env={**os.environ, **limits},
+            env={**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))},
         )
-        threading.Thread(target=self._hear, args=(heard,), daemon=True).start()
+        self._write([entry or os.getcwd() for entry in sys.path])
+        threading.Thread(target=self._hear, daemon=True).start()
 
-    def _hear(self, heard: queue.SimpleQueue[tuple[_Worker, list[Any] | None]]) -> None:
+    def _hear(self) -> None:
         assert self.process.stdout is not None
         with self.process.stdout as lines:
             for line in lines:
                 with suppress(ValueError):  # a line cut off by a death: the end of the stream says the rest
-                    heard.put((self, json.loads(line)))
+                    self.heard.put((self, json.loads(line)))
         self.process.wait()
-        heard.put((self, None))
+        self.heard.put((self, None))
 
-    def take(self, job: Job, study: Study) -> None:
-        """Hand over a job."""
-        self.job = job
-        told = {
-            "study": study.model_dump(mode="json"),
-            "method": job.method.model_dump(mode="json"),
-            "cell": job.cell.as_dict(),
-            "folder": str(job.folder),
-        }
+    def take(self, unit: Unit) -> None:
+        """Compute a unit."""
+        self.unit, self.shares = unit, unit.shares
+        self._write({"task": unit.task, "payload": unit.payload, "threads": self.threads})
+
+    def _write(self, value: Any) -> None:
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # it has died: the end of its stream tells
-            self.process.stdin.write(json.dumps(told) + "\n")
+        try:
+            self.process.stdin.write(json.dumps(value) + "\n")
             self.process.stdin.flush()
+        except BrokenPipeError:
+            self.heard.put((self, None))  # it has died, perhaps before anybody listened
 
     def last_words(self) -> str:
         """Return the last line of what it wrote to stderr."""
@@ -96,7 +243,7 @@ class _Worker:
         return lines[-1] if lines else ""
 
     def end(self) -> None:
-        """Stop the process and let go of what belongs to it."""
+        """Stop the process and close its streams."""
         self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.errors):
@@ -105,72 +252,31 @@ class _Worker:
                     stream.close()
 
 
-def run_jobs(study: Study, jobs: Sequence[Job], workers: int, listener: Listener) -> Outcome:
-    """Compute all jobs; whatever stops this, finished cells stay, and running ones continue from their checkpoints."""
-    waiting, attempts = list(jobs), dict.fromkeys((job.cell.id for job in jobs), 0)
-    heard: queue.SimpleQueue[tuple[_Worker, list[Any] | None]] = queue.SimpleQueue()
-    outcome = Outcome()
-    staff = [_Worker(number, study.threads, heard) for number in range(min(workers, len(waiting)))]
-    try:
-        for worker in staff:
-            _next(worker, waiting, attempts, study)
-        while any(worker.job for worker in staff):
-            worker, said = heard.get()
-            if worker not in staff or worker.job is None:
-                continue
-            if said is None:
-                place = staff.index(worker)
-                staff[place] = replaced = _after_death(worker, waiting, attempts, outcome, listener, study, heard)
-                _next(replaced, waiting, attempts, study)
-                continue
-            kind, value = said
-            if kind == "progress":
-                listener.progress(worker.job.cell, *value)
-            elif kind == "warning":
-                listener.warned(value)
-            elif kind == "disk":
-                raise InputError(
-                    f"{worker.job.folder}: cannot be written ({value}); finished cells are kept: make room or name "
-                    "another directory, and run the same command again"
-                )
-            else:
-                if kind == "failed":
-                    outcome.failed[worker.job.cell.id] = value
-                else:
-                    listener.finished(worker.job.cell)
-                _next(worker, waiting, attempts, study)
-    finally:
-        for worker in staff:
-            worker.end()
-    return outcome
+_Heard = queue.SimpleQueue[tuple[_Worker, list[Any] | None]]
+"""What workers say; None: the worker has died."""
 
 
-def _next(worker: _Worker, waiting: list[Job], attempts: dict[str, int], study: Study) -> None:
-    worker.job = None
-    if waiting:
-        job = waiting.pop(0)
-        attempts[job.cell.id] += 1
-        worker.take(job, study)
+def _surroundings(threads: int) -> tuple[Any, ...]:
+    """Return what a process takes over when it starts: a kept worker serves only those for whom all of it is equal."""
+    variables = sorted((name, value) for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST")
+    return threads, tuple(sys.path), os.getcwd(), tuple(variables)
 
 
-def _after_death(
-    worker: _Worker,
-    waiting: list[Job],
-    attempts: dict[str, int],
-    outcome: Outcome,
-    listener: Listener,
-    study: Study,
-    heard: queue.SimpleQueue[tuple[_Worker, list[Any] | None]],
-) -> _Worker:
-    """Replace a dead worker; put its cell back once, and report it the second time."""
-    assert worker.job is not None
-    job, code = worker.job, worker.process.returncode
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    words = worker.last_words()
-    worker.end()
-    if attempts[job.cell.id] < ATTEMPTS:
-        listener.warned(f"{job.cell.id}: its worker died ({how}); the cell is tried once more")
-        waiting.insert(0, job)
-    else:
-        outcome.failed[job.cell.id] = f"its worker died {ATTEMPTS} times ({how}{f': {words}' if words else ''})"
-    return _Worker(worker.number, study.threads, heard)
+def _hired(threads: int, heard: _Heard) -> _Worker:
+    """Return a kept worker that fits, or a new one."""
+    for worker in _idle or []:
+        if worker.surroundings == _surroundings(threads) and worker.process.poll() is None:
+            _idle.remove(worker)  # type: ignore[union-attr]
+            worker.heard = heard
+            return worker
+    return _Worker(threads, heard)
+
+
+def _dismiss(worker: _Worker) -> None:
+    """End a worker, or keep it inside `keep_workers` if it has nothing to do."""
+    if _idle is None or worker.unit is not None or worker.process.poll() is not None:
+        worker.end()
+        return
+    _idle.append(worker)
+    while len(_idle) > worker_count(None):
+        _idle.pop(0).end()

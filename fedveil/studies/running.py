@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedveil.config.cells import Cell
+from fedveil.config.study import Method, Study
 from fedveil.core.errors import InputError
-from fedveil.core.files import write_atomically
-from fedveil.core.plain import plain
+from fedveil.core.files import plain, write_atomically
 from fedveil.studies.check import Plan
 from fedveil.studies.results import StudyResults, open_study
-from fedveil.studies.runner import Job, Listener, run_jobs
+from fedveil.studies.runner import Listener, run_units
 from fedveil.studies.store import Store
 from fedveil.studies.tidy import write_tables
+from fedveil.studies.units import Unit
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run came to: the results, and the cells that could not be computed."""
+    """The results of a run, and the cells that could not be computed, each with the reason."""
 
     results: StudyResults
     failed: dict[str, str]
@@ -30,7 +31,7 @@ def run_study(
     plan: Plan,
     folder: Path,
     *,
-    workers: int = 1,
+    workers: int | None = 1,
     fresh: bool = False,
     command: str = "",
     listener: Listener | None = None,
@@ -41,11 +42,12 @@ def run_study(
     Args:
         plan: a checked study.
         folder: its directory; refused where it holds anything but this study.
-        workers: processes at work at the same time; results do not depend on it.
-        fresh: discard what is there first.
-        command: what a person would type to repeat this.
-        listener: who is told how it goes.
-        cells: these in place of all (a search for a strength computes cells of its own).
+        workers: processes at work at the same time; 0: this process computes all cells; None: one process per core.
+            Results do not depend on it.
+        fresh: discard the directory's results first.
+        command: what a person types to repeat this.
+        listener: called as cells are computed.
+        cells: these in place of all (a search for a strength has cells of its own).
     """
     listener = listener or Listener()
     store = Store(folder)
@@ -61,8 +63,12 @@ def run_study(
             wanted = list(plan.cells if cells is None else cells)
             if cells is None or store.known is None:
                 store.open(plan, command)
-            jobs = [Job(c, plan.method(c.method), store.cell(c)) for c in wanted if store.result(c) is None]
-            outcome = run_jobs(plan.study, jobs, workers, listener)
+            units = [
+                cell_unit(plan.study, plan.method(cell.method), cell, store.cell(cell))
+                for cell in wanted
+                if store.result(cell) is None
+            ]
+            outcome = run_units(units, folder, workers=workers, threads=plan.study.threads, listener=listener)
             results = open_study(folder)
             if cells is None:
                 write_atomically(folder / "results.json", json.dumps(plain(results.as_dict())))
@@ -75,7 +81,19 @@ def run_study(
         ) from fault
 
 
+def cell_unit(study: Study, method: Method, cell: Cell, folder: Path) -> Unit:
+    """Return a cell as a unit of work, which leaves its result in the cell's directory."""
+    strength = "" if cell.strength is None else f" {cell.strength:g}"
+    payload = {
+        "study": study.model_dump(mode="json"),
+        "method": method.model_dump(mode="json"),
+        "cell": cell.as_dict(),
+        "folder": str(folder),
+    }
+    return Unit(cell.id, "fedveil.studies.cell_run:compute_cell", payload, f"{cell.method}{strength}, seed {cell.seed}")
+
+
 def _shortened(warnings: list[str]) -> list[str]:
-    """Say a thing at most three times."""
+    """Return the first three, and how many there are beside them."""
     more = len(warnings) - 3
     return warnings[:3] + ([f"… and {more} more cells of other code"] if more > 0 else [])

@@ -7,50 +7,42 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedveil.config.study import Study
+from fedveil.core.arrays import IntArray
 from fedveil.core.randomness import numpy_generator
+from fedveil.data import Split
+from fedveil.studies.reading import Arrays
 
 if TYPE_CHECKING:
+    from fedveil.federation.release import Releases
     from fedveil.federation.run import Run
 
-Arrays = dict[str, np.ndarray]
 SAMPLED_PEOPLE = 400
+MOST_INPUTS = 2000
 
 
-def sampled_rows(run: Run) -> np.ndarray:
-    """Return the test people whose releases are kept to be looked at: the same in every cell of a seed."""
-    from fedveil.data import Split
-
-    data = run.federation.data
-    rows = data.rows(Split.TEST)
-    chosen = numpy_generator(run.federation.seed, "sample of people").choice(
-        len(rows), min(SAMPLED_PEOPLE, len(rows)), replace=False
-    )
-    return np.sort(chosen)
-
-
-def sampled_releases(study: Study, run: Run) -> Arrays:
+def sampled_releases(study: Study, run: Run, releases: Releases) -> Arrays:
     """Return what the sampled people released, with their attributes."""
-    from fedveil.data import Split
-
-    places = sampled_rows(run)
-    released = run.release(Split.TEST)[places]
-    return {"released": released.astype(np.float32), **codes_of(study, run, places)}
+    people = _sampled(run)
+    return {"released": releases.of(Split.TEST)[people].astype(np.float32), **_codes(study, run, people)}
 
 
 def sampled_inputs(study: Study, run: Run) -> Arrays:
-    """Return the same people's raw inputs."""
-    from fedveil.data import Split
-
-    places = sampled_rows(run)
+    """Return the raw inputs of the same people, the first 2,000 of each, with their attributes."""
+    people = _sampled(run)
     data = run.federation.data
-    x = data.x[data.rows(Split.TEST)[places]]
-    return {"x": x.reshape(len(x), -1)[:, :2000].astype(np.float32), **codes_of(study, run, places)}
+    x = data.x[data.rows(Split.TEST)[people]]
+    return {"x": x.reshape(len(x), -1)[:, :MOST_INPUTS].astype(np.float32), **_codes(study, run, people)}
 
 
-def codes_of(study: Study, run: Run, places: np.ndarray) -> Arrays:
-    """Return the sampled people's attributes, and which records of the data they are."""
-    from fedveil.data import Split
+def _sampled(run: Run) -> IntArray:
+    """Return which of the test people are kept: the same in every cell of a seed."""
+    count = len(run.federation.data.rows(Split.TEST))
+    generator = numpy_generator(run.federation.seed, "sample of people")
+    return np.sort(generator.choice(count, min(SAMPLED_PEOPLE, count), replace=False))
 
+
+def _codes(study: Study, run: Run, people: IntArray) -> Arrays:
+    """Return the attributes of sampled people, and which records of the data they are."""
     data = run.federation.data
-    rows = data.rows(Split.TEST)[places]
+    rows = data.rows(Split.TEST)[people]
     return {"row": rows, **{f"code/{name}": data.attribute(name).codes[rows] for name in study.asked}}

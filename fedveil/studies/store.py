@@ -7,7 +7,6 @@ or the new one whole. A cell counts as finished once its result.json is there.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,9 +20,10 @@ from fedveil.config.cells import Cell, load_data, shared_parts
 from fedveil.core.errors import InputError
 from fedveil.core.files import write_atomically
 from fedveil.studies.check import Plan, digest_of
+from fedveil.studies.model import FORMAT, CellFigures, JsonObject, StudyFacts
 from fedveil.studies.provenance import code_digest, revision
+from fedveil.studies.reading import read_config, read_facts, sound_result
 
-FORMAT = 1
 OURS = {"study.json", "cells", "results.json", "results.csv", "results.parquet", "report.html", "reproduced.json"}
 
 
@@ -38,9 +38,9 @@ class Store:
         return self.folder / "cells" / cell.id
 
     @property
-    def known(self) -> dict[str, Any] | None:
+    def known(self) -> StudyFacts | None:
         """What study.json says, or None where there is none."""
-        return read_study_file(self.folder) if (self.folder / "study.json").exists() else None
+        return read_facts(self.folder) if (self.folder / "study.json").exists() else None
 
     def check_place(self) -> None:
         """Refuse a place that is no directory, or holds files but no study."""
@@ -59,8 +59,8 @@ class Store:
         known = self.known
         if known is None:
             return []
-        differs = _differences(known["study"], plan)
-        if not differs and known.get("data") != _digest(plan, known):
+        differs = _differences(known.study, plan)
+        if not differs and known.data != _digest(plan, known):
             differs.append("the data's records are others")
         if differs:
             raise InputError(
@@ -81,13 +81,12 @@ class Store:
         """Return which code a finished cell was computed by; None where it is not finished."""
         if self.result(cell) is None:
             return None
-        config = read_json(self.cell(cell) / "config.json") or {}
-        versions = config.get("versions", {})
-        return {**versions, "revision": config.get("revision")}
+        config = read_config(self.cell(cell))
+        return {**config.versions, "revision": config.revision}
 
-    def result(self, cell: Cell) -> dict[str, Any] | None:
-        """Return a finished cell's result; None where it is not finished, or its file is damaged."""
-        return sound_result(read_json(self.cell(cell) / "result.json"), cell.id)
+    def result(self, cell: Cell) -> CellFigures | None:
+        """Return the figures of a finished cell; None where it is not finished, or its file is damaged."""
+        return sound_result(self.cell(cell), cell.id)
 
     def open(self, plan: Plan, command: str) -> None:
         """Write down what the directory is for."""
@@ -131,82 +130,14 @@ class Store:
                 shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def read_study_file(folder: Path) -> dict[str, Any]:
-    """Return what study.json says; refuse a directory that holds no study of a version that we can read."""
-    path = folder / "study.json"
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such directory; name one that `fedveil run` has written")
-    if not path.exists():
-        raise InputError(f"{folder}: holds no study (study.json is missing); name one that `fedveil run` has written")
-    facts = read_json(path)
-    if facts is not None and "format" in facts and facts["format"] != FORMAT:
-        raise InputError(
-            f"{folder}: written in format {facts['format']} by fedveil {facts.get('version')}; this is fedveil "
-            f"{__version__}, which reads format {FORMAT}"
-        )
-    sound = facts is not None and isinstance(facts.get("study"), dict) and isinstance(facts.get("name"), str)
-    if facts is None or not sound or not _are_cells(facts.get("cells")):
-        raise InputError(f"{path}: is damaged; discard the directory's results with --fresh")
-    return facts
-
-
-def _are_cells(found: Any) -> bool:
-    """Return whether these are planned cells, each in a directory of its own right under cells."""
-    return isinstance(found, list) and all(
-        isinstance(cell, dict)
-        and isinstance(cell.get("id"), str)
-        and re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*", cell["id"])
-        and isinstance(cell.get("method"), str)
-        and isinstance(cell.get("strength", ...), int | float | None)
-        and isinstance(cell.get("seed"), int)
-        for cell in found
-    )
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Return a JSON object; None where the file is missing, damaged, or holds something else."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def sound_result(found: dict[str, Any] | None, cell_id: str) -> dict[str, Any] | None:
-    """Return a result that has what every reader relies on; None for any other."""
-    cell = None if found is None else found.get("cell")
-    if found is None or found.get("format") != FORMAT or not isinstance(cell, dict) or cell.get("id") != cell_id:
-        return None
-    kept = ("utility", "leakage", "floor", "cotrained", "certificates")
-    if not all(isinstance(found.get(part), dict) for part in kept):
-        return None
-    served, judged = found["utility"].values(), found["leakage"].values()
-    whole = all(_has(one, SERVED) for one in served) and all(
-        _has(one, JUDGED) and all(_has(attacker, ATTACKED) for attacker in (one["worst"], *one["attackers"]))
-        for one in judged
-    )
-    return found if whole and served and judged else None
-
-
-SERVED = ("accuracy", "balanced_accuracy", "prior", "validation_accuracy", "head")
-JUDGED = ("worst", "attackers", "prior", "classes", "detectable_advantage")
-ATTACKED = ("name", "accuracy", "balanced_accuracy", "auc", "advantage", "mutual_information_bits")
-
-
-def _has(part: Any, names: tuple[str, ...]) -> bool:
-    """Return whether a part of a result has all these fields, none of them empty."""
-    return isinstance(part, dict) and all(part.get(name) is not None for name in names)
-
-
-def _digest(plan: Plan, known: dict[str, Any]) -> str:
+def _digest(plan: Plan, known: StudyFacts) -> str:
     """Return the digest of the study's records as split by the seed that the directory's digest is of."""
-    seed = known.get("data_seed")
-    if not isinstance(seed, int) or seed == plan.study.seeds[0]:
+    if known.data_seed is None or known.data_seed == plan.study.seeds[0]:
         return plan.digest
-    return digest_of(load_data(plan.study, seed))
+    return digest_of(load_data(plan.study, known.data_seed))
 
 
-def _differences(known: dict[str, Any], plan: Plan) -> list[str]:
+def _differences(known: JsonObject, plan: Plan) -> list[str]:
     """Say in which shared fields a directory's study differs; more methods, strengths or seeds are no difference."""
     shared = shared_parts(plan.study)
     found = [] if known.get("name") == plan.study.name else [f"name was {known.get('name')!r}, is {plan.study.name!r}"]

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import io
 import math
-from typing import Any
+from collections.abc import Iterator
 
 import pandas as pd
 
+from fedveil.attacks.judgement import AttackerFigures
+from fedveil.core.figures import Estimate
 from fedveil.core.files import write_atomically
+from fedveil.studies.model import CellFigures
 from fedveil.studies.results import CellResult, StudyResults
-from fedveil.studies.rows import DECENSORING, LEAKAGE, spent_of
+from fedveil.studies.rows import MEASURES, most_spent
 
-ENDS = ("estimate", "low", "high")
+Line = dict[str, str | float | bool | None]
 
 
 def tidy(results: StudyResults) -> pd.DataFrame:
-    """Return all finished cells' figures as one table; every attacker of the panel has its line."""
+    """Return the figures of all finished cells as one table; every attacker of the panel has its line."""
     return pd.DataFrame([line for cell in results.cells for line in _lines(results.name, cell)])
 
 
@@ -29,51 +32,53 @@ def write_tables(results: StudyResults) -> None:
     write_atomically(results.folder / "results.parquet", content.getvalue())
 
 
-def _lines(study: str, cell: CellResult) -> list[dict[str, Any]]:
-    start = {"study": study, "cell": cell.id, "method": cell.method, "strength": cell.strength, "seed": cell.seed}
-    spent = spent_of([cell.result]) or {"epsilon": math.nan, "delta": math.nan}
-    updates = {  # ε is infinite where nothing was clipped, and empty where there is no noise on updates
-        "update_epsilon": math.inf if spent["epsilon"] is None else spent["epsilon"],
-        "update_delta": spent["delta"],
+def _lines(study: str, cell: CellResult) -> Iterator[Line]:
+    for task, served in cell.result.utility.items():
+        for attribute, judged in cell.result.leakage.items():
+            for kind, attacker in _attackers(cell.result, attribute):
+                yield {
+                    "study": study,
+                    "cell": cell.id,
+                    "method": cell.method,
+                    "strength": cell.strength,
+                    "seed": cell.seed,
+                    "task": task,
+                    "attribute": attribute,
+                    "attacker": kind,
+                    "attacker_name": attacker.name.partition(" (")[0] if kind == "cotrained" else attacker.name,
+                    "chosen_on_validation": kind == "retrained" and attacker.name == judged.worst.name,
+                    "head": served.head,
+                    **_spread("utility_accuracy", served.accuracy),
+                    **_spread("utility_balanced_accuracy", served.balanced_accuracy),
+                    "utility_prior": served.prior,
+                    "utility_validation_accuracy": served.validation_accuracy,
+                    **_leakage(attacker),
+                    "leakage_validation_balanced_accuracy": attacker.validation_balanced_accuracy,
+                    "attribute_prior": judged.prior.estimate,
+                    **_spent(cell.result),
+                    "utility_only_devices": cell.result.utility_only.get(attribute, math.nan),
+                }
+
+
+def _attackers(result: CellFigures, attribute: str) -> list[tuple[str, AttackerFigures]]:
+    """Return every attacker with its kind: the panel's, then those beside it."""
+    panel = [("retrained", attacker) for attacker in result.leakage[attribute].attackers]
+    return [*panel, *result.beside_panel(attribute).items()]
+
+
+def _leakage(attacker: AttackerFigures) -> Line:
+    return {
+        key: value for name in MEASURES for key, value in _spread(f"leakage_{name}", getattr(attacker, name)).items()
     }
-    lines = []
-    for task, served in cell.result["utility"].items():
-        utility = {
-            "head": served["head"],
-            **_spread("utility_accuracy", served["accuracy"]),
-            **_spread("utility_balanced_accuracy", served["balanced_accuracy"]),
-            "utility_prior": served["prior"],
-            "utility_validation_accuracy": served["validation_accuracy"],
-        }
-        for attribute, judged in cell.result["leakage"].items():
-            attackers = [("retrained", one) for one in judged["attackers"]]
-            if attribute in cell.result["cotrained"]:
-                attackers.append(("cotrained", cell.result["cotrained"][attribute]))
-            undone = cell.result.get("decensoring", {}).get(attribute)
-            attackers += [(kind, undone[part]) for kind, part in DECENSORING.items() if undone]
-            for kind, one in attackers:
-                lines.append(
-                    {
-                        **start,
-                        "task": task,
-                        "attribute": attribute,
-                        "attacker": kind,
-                        "attacker_name": one["name"].partition(" (")[0] if kind == "cotrained" else one["name"],
-                        "chosen_on_validation": kind == "retrained" and one["name"] == judged["worst"]["name"],
-                        **utility,
-                        **{
-                            key: value
-                            for name in LEAKAGE
-                            for key, value in _spread(f"leakage_{name}", one[name]).items()
-                        },
-                        "leakage_validation_balanced_accuracy": one["validation_balanced_accuracy"],
-                        "attribute_prior": judged["prior"]["estimate"],
-                        **updates,
-                        "utility_only_devices": cell.result.get("utility_only", {}).get(attribute, math.nan),
-                    }
-                )
-    return lines
 
 
-def _spread(name: str, figure: dict[str, float]) -> dict[str, float]:
-    return {f"{name}_{end}" if end != "estimate" else name: figure[end] for end in ENDS}
+def _spent(result: CellFigures) -> Line:
+    """Return the ε and δ of noise on updates: infinite where nothing was clipped, empty where there is no noise."""
+    spent = most_spent([result.spent])
+    if spent is None:
+        return {"update_epsilon": math.nan, "update_delta": math.nan}
+    return {"update_epsilon": spent.epsilon, "update_delta": spent.delta}
+
+
+def _spread(name: str, figure: Estimate) -> Line:
+    return {name: figure.estimate, f"{name}_low": figure.low, f"{name}_high": figure.high}

@@ -1,4 +1,4 @@
-"""A cell's training: as many rounds as the study says, with what its attackers watch."""
+"""The training of a cell: as many rounds as the study plans, recording those that its attackers watch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedveil.config.shadows import number_of_shadows
 from fedveil.config.study import Method, Study
 from fedveil.federation.progress import RoundRecord
 from fedveil.federation.run import Run
-from fedveil.studies.check import UPDATE_VIEWS
+from fedveil.view import UPDATE_VIEWS
 
 
 def play(study: Study, method: Method, run: Run, callbacks: Sequence[Callable[[RoundRecord], None]]) -> None:

@@ -9,7 +9,7 @@ strength that the study lists has been tried.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -20,8 +20,9 @@ import numpy as np
 from fedveil.config import parts
 from fedveil.config.study import Method
 from fedveil.core.errors import InputError
+from fedveil.core.figures import Estimate
 from fedveil.studies.check import Plan
-from fedveil.studies.results import CellResult
+from fedveil.studies.model import CellFigures
 from fedveil.studies.rows import CHANCES, averaged
 from fedveil.studies.runner import Listener
 from fedveil.studies.running import run_study
@@ -30,20 +31,23 @@ from fedveil.studies.store import Store
 
 @dataclass(frozen=True)
 class Tried:
-    """A strength that was tried: what selection saw, and what it never looked at."""
+    """A strength that was tried: validation figures, which the choice looks at, and test figures, which it does not."""
 
     strength: float
     validation_leakage: float
     validation_utility: float
-    leakage: dict[str, float]
-    utility: dict[str, float]
+    leakage: Estimate
+    utility: Estimate
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
             "strength": self.strength,
             "validation": {"leakage": self.validation_leakage, "utility": self.validation_utility},
-            "test": {"leakage": {"balanced_accuracy": self.leakage}, "utility": {"accuracy": self.utility}},
+            "test": {
+                "leakage": {"balanced_accuracy": self.leakage.as_dict()},
+                "utility": {"accuracy": self.utility.as_dict()},
+            },
         }
 
 
@@ -66,23 +70,23 @@ class Search:
         it is called unreachable. A strength that failed is left out.
         """
         strengths = sorted(self.method.strengths or [])
-        rest = [one for one in strengths if one not in self.tried and one not in self.failed]
+        rest = [strength for strength in strengths if strength not in self.tried and strength not in self.failed]
         if ends := [end for end in (strengths[0], strengths[-1]) if end in rest]:
             return ends[0]
-        known = [self.tried[strength] for strength in sorted(self.tried)]
-        for here, there in pairwise(known):
+        tried = [self.tried[strength] for strength in sorted(self.tried)]
+        for here, there in pairwise(tried):
             safe = min(here.validation_leakage, there.validation_leakage)
             if safe <= self.target < max(here.validation_leakage, there.validation_leakage):
                 if self.target - safe <= self.tolerance:
                     return None
-                made = sum(strength not in strengths for strength in (*self.tried, *self.failed))
-                return self._between(here.strength, there.strength) if made < self.steps else None
-        reached = any(one.validation_leakage <= self.target for one in known)
+                bisections = sum(strength not in strengths for strength in (*self.tried, *self.failed))
+                return self._between(here.strength, there.strength) if bisections < self.steps else None
+        reached = any(point.validation_leakage <= self.target for point in tried)
         return rest[0] if rest and not reached else None
 
     def _between(self, low: float, high: float) -> float | None:
         middle = math.sqrt(low * high) if low > 0 and high / low > 8 else (low + high) / 2
-        # More than four digits decide nothing, and four a person can type.
+        # Four digits are enough to decide, and few enough to type.
         middle = float(round(middle)) if self.whole else float(f"{middle:.4g}")
         return None if middle in self.tried or middle in self.failed or not low < middle < high else middle
 
@@ -91,10 +95,10 @@ class Search:
         """Return "reached" with the most useful safe strength, or "unreachable" with the nearest to the target."""
         if not self.tried:
             return None
-        safe = [one for one in self.tried.values() if one.validation_leakage <= self.target]
+        safe = [point for point in self.tried.values() if point.validation_leakage <= self.target]
         if safe:
-            return "reached", max(safe, key=lambda one: (one.validation_utility, one.validation_leakage))
-        return "unreachable", min(self.tried.values(), key=lambda one: one.validation_leakage)
+            return "reached", max(safe, key=lambda point: (point.validation_utility, point.validation_leakage))
+        return "unreachable", min(self.tried.values(), key=lambda point: point.validation_leakage)
 
     @property
     def why(self) -> str | None:
@@ -108,8 +112,8 @@ class Search:
             return {**start, "status": "failed", "why": self.why, "tried": []}
         status, point = self.answer
         cost = {
-            "leakage": point.leakage["estimate"] - point.validation_leakage,
-            "utility": point.validation_utility - point.utility["estimate"],
+            "leakage": point.leakage.estimate - point.validation_leakage,
+            "utility": point.validation_utility - point.utility.estimate,
         }
         tried = [self.tried[strength].as_dict() for strength in sorted(self.tried)]
         return {
@@ -132,7 +136,7 @@ def tune(
     task: str | None = None,
     tolerance: float = 0.005,
     steps: int = 8,
-    workers: int = 1,
+    workers: int | None = 1,
     command: str = "",
     listener: Callable[[int], Listener] | None = None,
 ) -> list[Search]:
@@ -140,42 +144,45 @@ def tune(
     attribute = attribute or _only(plan.study.asked, "attribute")
     task = task or plan.study.all_tasks[0]
     if attribute not in plan.study.asked or task not in plan.study.all_tasks:
-        raise InputError(f"the study asks about {plan.study.asked} and {plan.study.all_tasks}; choose among them")
-    searches = [Search(one, target, tolerance, _whole(one), steps=steps) for one in _tunable(plan, method)]
+        raise InputError(
+            f"--attribute {attribute}, --task {task}: the study has the attributes {', '.join(plan.study.asked)} and "
+            f"the tasks {', '.join(plan.study.all_tasks)}; choose among them"
+        )
+    searches = [Search(chosen, target, tolerance, _whole(chosen), steps=steps) for chosen in _tunable(plan, method)]
     store = Store(folder)
-    while wanted := {one.method.name: strength for one in searches if (strength := one.wanted()) is not None}:
+    while wanted := {s.method.name: strength for s in searches if (strength := s.wanted()) is not None}:
         cells = [
             plan.cell(search.method, wanted[search.method.name], seed)
             for search in searches
             if search.method.name in wanted
             for seed in plan.study.seeds
         ]
-        heard = listener(len(cells)) if listener else Listener()
-        ran = run_study(plan, folder, workers=workers, command=command, listener=heard, cells=cells)
+        reporting = listener(len(cells)) if listener else Listener()
+        ran = run_study(plan, folder, workers=workers, command=command, listener=reporting, cells=cells)
         for search in searches:
             if search.method.name not in wanted:
                 continue
-            own = [cell for cell in cells if cell.method == search.method.name]
-            failed = [ran.failed[cell.id] for cell in own if cell.id in ran.failed]
-            if failed:
-                search.failed[wanted[search.method.name]] = failed[0]
-                continue
-            results = [
-                CellResult(**cell.as_dict(), folder=store.cell(cell), result=store.result(cell) or {}) for cell in own
-            ]
-            search.tried[wanted[search.method.name]] = _tried(results, task, attribute)
+            strength = wanted[search.method.name]
+            tried = [cell for cell in cells if cell.method == search.method.name]
+            results = [result for cell in tried if (result := store.result(cell)) is not None]
+            failed = [ran.failed[cell.id] for cell in tried if cell.id in ran.failed]
+            if failed or len(results) < len(tried):
+                search.failed[strength] = failed[0] if failed else "a result cannot be read; run the same command again"
+            else:
+                search.tried[strength] = _tried(strength, results, task, attribute)
     return searches
 
 
-def _tried(cells: list[CellResult], task: str, attribute: str) -> Tried:
-    served = [cell.result["utility"][task] for cell in cells]
-    worst = [cell.result["leakage"][attribute]["worst"] for cell in cells]
+def _tried(strength: float, results: Sequence[CellFigures], task: str, attribute: str) -> Tried:
+    """Average the cells of one strength over their seeds."""
+    served = [result.utility[task] for result in results]
+    strongest = [result.strongest(attribute) for result in results]
     return Tried(
-        strength=float(cells[0].strength or 0.0),
-        validation_leakage=float(np.mean([one["validation_balanced_accuracy"] for one in worst])),
-        validation_utility=float(np.mean([one["validation_accuracy"] for one in served])),
-        leakage=averaged([one["balanced_accuracy"] for one in worst], CHANCES).as_dict(),
-        utility=averaged([one["accuracy"] for one in served], CHANCES).as_dict(),
+        strength=float(strength),
+        validation_leakage=float(np.mean([figures.validation_balanced_accuracy for figures in strongest])),
+        validation_utility=float(np.mean([figures.validation_accuracy for figures in served])),
+        leakage=averaged([figures.balanced_accuracy for figures in strongest], CHANCES),
+        utility=averaged([figures.accuracy for figures in served], CHANCES),
     )
 
 
@@ -183,19 +190,19 @@ def _tunable(plan: Plan, name: str | None) -> Iterable[Method]:
     methods = [plan.method(name)] if name else [m for m in plan.methods if len(m.strengths or []) > 1]
     for method in methods:
         if len(method.strengths or []) < 2:
-            raise InputError(f"methods.{method.name}: needs two strengths at least, between which to search")
+            raise InputError(f"methods.{method.name}: has fewer than two strengths to search between; list two or more")
     if not methods:
-        raise InputError("no method of the study has two strengths, between which to search; list them")
+        raise InputError("no method of the study has two strengths to search between; list two or more")
     return methods
 
 
 def _whole(method: Method) -> bool:
     """Return whether a method's strength counts something, such as columns."""
     part, setting = method.varied
-    own = getattr(method, part)
-    kind = parts.game_class(own.kind) if part == "game" else parts.shield_class(own.kind)
-    members = set(parts.members(parts.settings_of(kind)[setting].annotation))
-    return int in members and float not in members
+    settings = getattr(method, part)
+    kind = parts.game_class(settings.kind) if part == "game" else parts.shield_class(settings.kind)
+    allowed = set(parts.alternatives(parts.settings_of(kind)[setting].annotation))
+    return int in allowed and float not in allowed
 
 
 def _only(names: list[str], what: str) -> str:

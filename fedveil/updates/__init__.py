@@ -1,7 +1,7 @@
-"""Updates as shields and attackers read them: which numbers are which layer's, and what to make of so many.
+"""Updates as shields and attackers read them: where each layer's numbers are, and features computed from them.
 
-`segments.py` says where each tensor lies in an update; `features.py` makes fewer numbers of one, so that gradients flow
-back through them; `gradients.py` computes gradients record by record.
+`segments.py` says where each tensor lies in an update; `features.py` computes fewer numbers from one, through which
+gradients flow back; `gradients.py` computes gradients record by record.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedveil.core.lazy import lazy
-from fedveil.updates.features import FEATURES as FEATURES
-from fedveil.updates.features import features as features
 
 if TYPE_CHECKING:
+    from fedveil.updates.features import FEATURES as FEATURES
+    from fedveil.updates.features import features as features
+    from fedveil.updates.gradients import network_segments as network_segments
+    from fedveil.updates.gradients import per_sample_gradients as per_sample_gradients
     from fedveil.updates.segments import Segment as Segment
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -1,4 +1,4 @@
-"""Fewer numbers for an update: what attackers read, and shields must reckon with. Gradients flow back through all."""
+"""Features of updates: fewer numbers, which attackers read and shields must expect. All are differentiable."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from fedveil.core.randomness import torch_generator
 from fedveil.updates.segments import Segment, checked
 
 LARGE = 4096
-"""A layer with more weights than this, a convolution's windows pooled, is pooled over its outputs, too."""
+"""A layer with more weights than this, after pooling over a convolution's window, is pooled over its outputs, too."""
 
 DIRECTIONS = 256
-"""How many random directions an update is projected on."""
+"""How many random directions an update is projected onto."""
 
 
 def features(updates: Tensor, segments: Sequence[Segment], how: str = "layers") -> Tensor:
     """Return (n, f) features of n updates.
 
-    | how | what |
+    | how | features |
     |---|---|
     | whole | the update itself |
-    | direction | the update scaled to norm 1: a device with more records moves farther, whoever they are of |
-    | max | magnitudes, max-pooled (Melis et al. 2019): over space, over a large layer's outputs; no biases |
-    | means | magnitudes, pooled in the same places by means: entries that are no maxima speak, too |
-    | recovered | each layer's input as its gradients tell it: exact for one record and one step, noise averaged out |
+    | direction | the update scaled to norm 1: how far a device moves depends on its number of records |
+    | max | magnitudes, max-pooled (Melis et al. 2019) over space and over a large layer's outputs; no biases |
+    | means | magnitudes, pooled in the same way by means, so that entries that are not maxima count, too |
+    | recovered | each layer's input, from its gradients: exact for one record and one step, noise averaged out |
     | biases | the trained tensors with one axis: biases and norms' scales, which "max" skips |
     | last | the last trained tensors of each player |
     | layers | of each tensor: mean, deviation, mean magnitude, largest magnitude, norm, share above 0 |
@@ -36,14 +36,14 @@ def features(updates: Tensor, segments: Sequence[Segment], how: str = "layers") 
     checked(updates, segments)
     if how not in FEATURES:
         raise InputError(f"updates: no features {how!r}: {nearest(how, FEATURES)}")
-    found = FEATURES[how](updates, segments)
-    if not found.shape[1]:
+    values = FEATURES[how](updates, segments)
+    if not values.shape[1]:
         raise InputError(f"updates: these players have no tensors that {how!r} reads; choose others")
-    return found
+    return values
 
 
 def max_pooled(updates: Tensor, segments: Sequence[Segment], large: int = LARGE) -> Tensor:
-    """Pool magnitudes by maxima; the gradient reaches the largest entries alone."""
+    """Pool magnitudes by maxima; the gradient reaches only the largest entries."""
     return _pooled(updates, segments, large, lambda values, dim: values.amax(dim=dim))
 
 
@@ -59,7 +59,7 @@ def _pooled(updates: Tensor, segments: Sequence[Segment], large: int, pool: Call
             continue
         values = segment.of(updates).abs()
         if values.ndim > 3:
-            values = pool(values.flatten(3), 3)  # over a convolution's own small window
+            values = pool(values.flatten(3), 3)  # over a convolution's window
         if values.shape[1:].numel() > large:
             values = pool(values, 1)  # one feature per input
         parts.append(values.flatten(1))
@@ -67,16 +67,17 @@ def _pooled(updates: Tensor, segments: Sequence[Segment], large: int, pool: Call
 
 
 def recovered_inputs(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
-    """Return each layer's input x̂ as gradients G of its weights and b of its biases tell it; 0 where b is 0.
+    """Return each layer's input x̂, recovered from the gradients G of its weights and b of its biases; 0 if b is 0.
 
-    With one record (G, b) = δ ⊗ (x, 1): x̂ = x, whatever the record's loss. From δ = b two power steps go towards the
-    nearest matrix of rank one, in which noise that is independent between entries is averaged over all outputs and
-    inputs: no attacker who knows the layer has to meet all of it. A convolution tells its windows' mean.
+    With one record, (G, b) = δ ⊗ (x, 1) and x̂ = x, whatever the record's loss. Starting from δ = b, two power steps
+    approach the nearest matrix of rank one, which averages noise that is independent between entries over all outputs
+    and inputs: an attacker who knows the layer does not face all of the noise. A convolution gives the mean of its
+    windows.
     """
     parts = [updates[:, :0]]
-    own = {(segment.player, segment.name): segment for segment in _trained(segments)}
-    for (player, name), weights in own.items():
-        bias = own.get((player, f"{name.removesuffix('weight')}bias"))
+    trained = {(segment.player, segment.name): segment for segment in _trained(segments)}
+    for (player, name), weights in trained.items():
+        bias = trained.get((player, f"{name.removesuffix('weight')}bias"))
         if not name.endswith("weight") or len(weights.shape) < 2 or bias is None:
             continue
         slopes = bias.of(updates)
@@ -85,9 +86,9 @@ def recovered_inputs(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
         for _ in range(2):
             right = torch.einsum("no,noi->ni", _unit(left), joined)
             left = torch.einsum("ni,noi->no", _unit(right), joined)
-        told = torch.einsum("no,noi->ni", _unit(left), joined)
-        size = told[:, -1:]
-        parts.append(torch.where(size != 0, told[:, :-1] / torch.where(size != 0, size, 1.0), 0.0))
+        row = torch.einsum("no,noi->ni", _unit(left), joined)
+        scale = row[:, -1:]
+        parts.append(torch.where(scale != 0, row[:, :-1] / torch.where(scale != 0, scale, 1.0), 0.0))
     return torch.cat(parts, dim=1)
 
 
@@ -115,27 +116,27 @@ def biases(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
 
 
 def last_layers(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
-    """Return each player's last weights, and the biases behind them where there are some."""
+    """Return each player's last weights, with the biases after them if there are any."""
     kept: list[Segment] = []
     for player in dict.fromkeys(segment.player for segment in segments):
-        own = [segment for segment in _trained(segments) if segment.player == player]
-        wide = [place for place, segment in enumerate(own) if len(segment.shape) > 1]
-        kept += own[wide[-1] :] if wide else own[-1:]
+        trained = [segment for segment in _trained(segments) if segment.player == player]
+        weights = [index for index, segment in enumerate(trained) if len(segment.shape) > 1]
+        kept += trained[weights[-1] :] if weights else trained[-1:]
     return _joined(updates, kept)
 
 
 def projection(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
-    """Project on random Gaussian directions, which keep distances to about 1/√256 (Johnson, Lindenstrauss 1984)."""
+    """Project onto random Gaussian directions; distances stay equal to about 1/√256 (Johnson, Lindenstrauss 1984)."""
     generator = torch_generator(0, "directions of updates")
-    found = updates.new_zeros(len(updates), DIRECTIONS)
-    for part in torch.split(torch.arange(updates.shape[1]), 4096):  # never all directions in memory at once
+    projected = updates.new_zeros(len(updates), DIRECTIONS)
+    for part in torch.split(torch.arange(updates.shape[1]), 4096):  # so that not all directions are in memory at once
         directions = torch.randn(len(part), DIRECTIONS, generator=generator, dtype=torch.float64)
-        found = found + updates[:, part] @ directions.to(updates) / DIRECTIONS**0.5
-    return found
+        projected = projected + updates[:, part] @ directions.to(updates) / DIRECTIONS**0.5
+    return projected
 
 
 def direction(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
-    """Scale every update to norm 1; one that is 0 stays."""
+    """Scale every update to norm 1; an update of 0 stays 0."""
     return _unit(updates)
 
 
@@ -144,7 +145,7 @@ def _whole(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
 
 
 def _joined(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
-    return torch.cat([updates[:, :0], *(updates[:, own.start : own.stop] for own in segments)], dim=1)
+    return torch.cat([updates[:, :0], *(updates[:, segment.start : segment.stop] for segment in segments)], dim=1)
 
 
 def _trained(segments: Sequence[Segment]) -> list[Segment]:

@@ -13,7 +13,15 @@ from fedveil.core.errors import InputError
 
 @dataclass(frozen=True)
 class Segment:
-    """One tensor of one player in the flat vector; `statistic` where it is a batch norm's and not trained."""
+    """One tensor of one player in the flat vector of an update.
+
+    Attributes:
+        player: the player's name.
+        name: the tensor's name in the player's network.
+        shape: its shape.
+        start: its first position.
+        statistic: whether it is a statistic of a batch norm, which is not trained.
+    """
 
     player: str
     name: str
@@ -23,7 +31,7 @@ class Segment:
 
     @property
     def stop(self) -> int:
-        """One past its last position."""
+        """The position after its last one."""
         return self.start + math.prod(self.shape)
 
     def of(self, updates: Tensor) -> Tensor:
@@ -32,9 +40,9 @@ class Segment:
 
 
 def checked(updates: Tensor, segments: Sequence[Segment]) -> None:
-    """Refuse segments that are not these updates'."""
+    """Refuse segments that do not describe these updates."""
     expected = segments[-1].stop if segments else 0
     if updates.ndim != 2 or updates.shape[1] != expected:
         raise InputError(
-            f"updates: of shape {tuple(updates.shape)}, where the segments describe rows of {expected} numbers"
+            f"updates: have shape {tuple(updates.shape)}, but the segments describe rows of {expected} numbers"
         )

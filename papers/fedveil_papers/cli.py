@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import json as encoder
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,30 +12,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedveil.cli.output import JsonOption, console_for, print_json
+from fedveil.cli.output import FreshOption, JsonOption, WorkersOption, console_for, print_json
 from fedveil.cli.run import (
-    FreshOption,
-    WorkersOption,
     repeat_command,
     report_failures,
     rows_table,
     run_shown,
     say_results,
 )
-from fedveil.core.errors import InputError
-from fedveil.core.plain import plain
+from fedveil.core.errors import InputError, InterruptedWork
+from fedveil.core.files import plain, write_atomically
 
 if TYPE_CHECKING:
-    from fedveil_papers import Played
+    from fedveil_papers.experiment import Measured
     from fedveil_papers.preset import Preset
-    from fedveil_papers.shown import Display
+    from fedveil_papers.shown import Display, Results
 
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="The preset, such as baselines/adult.", show_default=False)] = None,
     scale: Annotated[str, typer.Option("--scale", help="quick (light networks, one seed) or paper.")] = "quick",
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where results go; runs/<preset>-<scale> if unsaid.")
+        Path | None, typer.Option("--out", help="Where results go (default: runs/<preset>-<scale>).")
     ] = None,
     workers: WorkersOption = None,
     fresh: FreshOption = False,
@@ -42,107 +41,153 @@ def reproduce(
     json: JsonOption = False,
 ) -> None:
     """Run a preset, and set the paper's figures beside ours."""
-    from fedveil_papers.preset import available, beside_paper, read_preset
+    from fedveil.studies.runner import keep_workers
+    from fedveil_papers.preset import available, read_preset
 
     console = console_for(json)
     if list_all:
+        presets = available()
         table = Table("preset", "what it shows")
-        for known, title in available().items():
-            table.add_row(Text(known), Text(title))
+        for preset_name, title in presets.items():
+            table.add_row(Text(preset_name), Text(title))
         console.print(table)
         if json:
-            print_json({"presets": [{"name": known, "title": title} for known, title in available().items()]})
+            print_json({"presets": [{"name": preset_name, "title": title} for preset_name, title in presets.items()]})
         return
     if name is None:
         raise InputError("name a preset; fedveil reproduce --list shows them")
-    import json as encoder
-
-    from fedveil.core.files import write_atomically
-    from fedveil.studies.check import checked
-    from fedveil_papers import Played
-
     preset = read_preset(name, scale)
     console.print(preset.title, markup=False)
     folder = out or Path("runs") / f"{name}-{scale}"
-    if preset.experiment is not None:
-        processes = workers or os.cpu_count() or 1
-        run_experiment(preset, scale, folder, workers=processes, fresh=fresh, json=json, console=console)
-        return
+    command = repeat_command("reproduce", [name, "--scale", scale], None, out)
+    with keep_workers():
+        reproduced = reproduce_preset(
+            preset, scale, folder, workers=workers, fresh=fresh, command=command, console=console
+        )
+    if json:
+        print_json(reproduced.values)
+    report_failures(reproduced.failed, "parts" if preset.experiment is not None else "cells")
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What a preset came to: the object of reproduced.json and `--json`, and what could not be computed."""
+
+    values: dict[str, Any]
+    failed: dict[str, str]
+
+
+def reproduce_preset(
+    preset: Preset,
+    scale: str,
+    folder: Path,
+    *,
+    console: Console,
+    workers: int | None = None,
+    fresh: bool = False,
+    command: str = "",
+) -> Reproduced:
+    """Run a preset, print and draw its results, and write them to reproduced.json.
+
+    Whatever the preset is, its results are one object: `preset`, `scale`, `complete`, `rows` (see `rows.Row`), and
+    `shows`: what else the experiment, or the table or figure made of studies, has to show.
+    """
+    run = _run_studies if preset.experiment is None else _run_experiment
+    rows, shows, failed = run(preset, folder, console, workers=workers, fresh=fresh, command=command)
+    values = {"preset": preset.name, "scale": scale, "complete": not failed, "rows": rows, "shows": shows}
+    if failed:
+        console.print("Not all is shown: something failed, and the same command tries it again.", markup=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "reproduced.json", encoder.dumps(plain(values)))
+    console.print(f"Results: {folder}", markup=False)
+    return Reproduced(plain(values), failed)
+
+
+_Ran = tuple[list[dict[str, Any]], dict[str, Any] | None, dict[str, str]]
+"""Rows, what is shown beyond them, and what failed."""
+
+
+def _run_studies(
+    preset: Preset, folder: Path, console: Console, *, workers: int | None, fresh: bool, command: str
+) -> _Ran:
+    from fedveil.studies.check import checked
+    from fedveil_papers.rows import beside_paper, study_row
+    from fedveil_papers.shown import Played
+
     plans = [checked(study) for study in preset.studies]
     if preset.shows is not None:
         preset.shows.check(plans)
-    rows: list[dict[str, Any]] = []
-    runs = []
+    rows, played, failed = [], [], dict[str, str]()
+    several = len(plans) > 1
     for plan in plans:
-        place = folder if len(plans) == 1 else folder / plan.study.name.rpartition("/")[2]
-        command = repeat_command("reproduce", [name, "--scale", scale], None, out)
-        ran = run_shown(
-            plan, place, workers=workers or os.cpu_count() or 1, fresh=fresh, command=command, console=console
-        )
-        further = {} if len(plans) == 1 else {"data": plan.study.data.source}
-        rows += [{**row, **further} for row in beside_paper(ran.results.rows, preset.paper)]
-        runs.append(ran)
-    found = {"study": name, "scale": scale, "complete": all(ran.results.complete for ran in runs), "rows": rows}
-    console.print(rows_table(rows))
-    for ran in runs:
-        say_results(ran.results, console)
-    if preset.shows is not None:
-        played = [Played(plan, ran.results) for plan, ran in zip(plans, runs, strict=True)]
-        found["shows"] = show(preset, played, folder, console) if found["complete"] else None
-        if not found["complete"]:
-            console.print("Not shown: cells are missing, and the same command tries them again.", markup=False)
-    write_atomically(folder / "reproduced.json", encoder.dumps(plain(found)))
-    console.print(f"Results: {folder}", markup=False)
-    if json:
-        print_json(found)
-    for ran in runs:
-        report_failures(ran)
+        study_folder = folder / plan.study.name.rpartition("/")[2] if several else folder
+        ran = run_shown(plan, study_folder, workers=workers, fresh=fresh, command=command, console=console)
+        more = {"data": plan.study.data.source} if several else {}
+        rows += [study_row(row.as_dict(), **more) for row in ran.results.rows]
+        played.append(Played(plan, ran.results))
+        failed |= ran.failed
+    console.print(rows_table([row for study in played for row in study.results.rows]))
+    for study in played:
+        say_results(study.results, console)
+    rows, shows = beside_paper(rows, preset.paper), None
+    if preset.shows is not None and not failed:
+        results = preset.shows.gather(played, preset.paper)
+        shows = lay_out(preset.shows, results, folder, preset.name, console)
+        rows += preset.shows.rows(results)
+    return [row.as_dict() for row in rows], shows, failed
 
 
-def show(preset: Preset, played: list[Played], folder: Path, console: Console) -> dict[str, Any]:
-    """Gather what a preset shows, print it, and draw it into the directory where matplotlib is there."""
-    assert preset.shows is not None
-    found: dict[str, Any] = plain(preset.shows.gather(played, preset.paper))
-    return lay_out(preset.shows, found, folder / f"{preset.name.rpartition('/')[2]}.png", console)
+def _run_experiment(
+    preset: Preset, folder: Path, console: Console, *, workers: int | None, fresh: bool, command: str
+) -> _Ran:
+    assert preset.experiment is not None
+    experiment = preset.experiment
+    experiment.check()
+    measured = _measured(preset, folder, console, workers, fresh)
+    if measured.failed:
+        return [], None, measured.failed
+    results = experiment.gather(measured, preset.paper)
+    rows = [row.as_dict() for row in experiment.rows(results)]
+    return rows, lay_out(experiment, results, folder, preset.name, console), {}
 
 
-def run_experiment(
-    preset: Preset, scale: str, folder: Path, *, fresh: bool, json: bool, console: Console, workers: int | None = None
-) -> None:
-    """Run a preset's experiment, print and draw what it found, and write it down."""
-    import json as encoder
-
-    from fedveil.core.files import write_atomically
-    from fedveil_papers import Kept
+def _measured(preset: Preset, folder: Path, console: Console, workers: int | None, fresh: bool) -> Measured:
+    """Measure an experiment's parts, with the progress on the console."""
+    from fedveil.cli.progress import shown_progress
+    from fedveil_papers.experiment import measure, missing
 
     assert preset.experiment is not None
-    preset.experiment.check()
-    with console.status("") as status:
-
-        def say(what: str) -> None:
-            status.update(Text(what))
-            if not console.is_terminal:
-                console.print(what, markup=False)
-
-        shown = preset.experiment.run(Kept(folder, fresh=fresh, workers=workers), say, preset.paper)
-    folder.mkdir(parents=True, exist_ok=True)
-    picture = folder / f"{preset.name.rpartition('/')[2]}.png"
-    shows = lay_out(preset.experiment, plain(shown), picture, console)
-    found = {"experiment": preset.name, "scale": scale, "complete": True, "shows": shows}
-    write_atomically(folder / "reproduced.json", encoder.dumps(found))
-    console.print(f"Results: {folder}", markup=False)
-    if json:
-        print_json(found)
+    parts = preset.experiment.parts()
+    total = len({part.key for part in parts})
+    lacking = len(missing(parts, folder, fresh=fresh))
+    if lacking:
+        preset.experiment.locate_data()
+    kept = f", {total - lacking} measured already" if lacking < total else ""
+    console.print(f"{preset.name}: {total} parts{kept}, results in {folder}", markup=False)
+    try:
+        with shown_progress(console, lacking, "parts") as listener:
+            return measure(parts, folder, workers=workers, fresh=fresh, listener=listener)
+    except KeyboardInterrupt:
+        done = total - len(missing(parts, folder))
+        raise InterruptedWork(
+            f"interrupted; {done} of {total} parts are measured, and the same command goes on"
+        ) from None
 
 
-def lay_out(display: Display, found: dict[str, Any], picture: Path, console: Console) -> dict[str, Any]:
-    """Print figures, draw them where matplotlib is there, and return them with the picture's name."""
+def lay_out(
+    display: Display[Results], results: Results, folder: Path, preset_name: str, console: Console
+) -> dict[str, Any]:
+    """Print results, draw them where matplotlib is installed, and return them as JSON with the picture's name."""
     from fedveil_papers.drawing import WITHOUT, write_png
 
-    for table in display.tables(found):
+    for table in display.tables(results):
         console.print(table)
-    for line in display.notes(found):
+    for line in display.notes(results):
         console.print(line, markup=False)
-    drawn = write_png(display, found, picture)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, page in display.pages(results).items():
+        write_atomically(folder / name, page)
+    picture = folder / f"{preset_name.rpartition('/')[2]}.png"
+    drawn = write_png(display, results, picture)
     console.print(f"Picture: {picture}" if drawn else WITHOUT, markup=False)
-    return {**found, "picture": picture.name if drawn else None}
+    return {**display.shows(results), "picture": picture.name if drawn else None}

@@ -1,14 +1,16 @@
-"""A PNG of what is shown, where matplotlib is there."""
+"""A picture of results as PNG, where matplotlib is installed."""
 
 from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fedveil.core.files import write_atomically
-from fedveil_papers.shown import Display
+from fedveil_papers.rows import Figure
+from fedveil_papers.shown import Display, Results
 
 WITHOUT = "No picture: matplotlib is not installed (pip install 'fedveil[report]')."
 LOOK: Any = {
@@ -19,8 +21,8 @@ LOOK: Any = {
 }
 
 
-def write_png(shown: Display, found: dict[str, Any], path: Path) -> bool:
-    """Draw to a file; return False where matplotlib is missing."""
+def write_png(display: Display[Results], results: Results, path: Path) -> bool:
+    """Draw results to a file; return False where matplotlib is not installed."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -28,9 +30,21 @@ def write_png(shown: Display, found: dict[str, Any], path: Path) -> bool:
         return False
     content = io.BytesIO()
     with mpl.rc_context(LOOK), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # a name in a script that the font lacks is drawn as boxes
+        warnings.filterwarnings("ignore", message="Glyph")  # letters that the font lacks are drawn as boxes
         canvas = Figure(layout="constrained")
-        shown.draw(found, canvas)
+        display.draw(results, canvas)
         canvas.savefig(content, dpi=150, format="png", metadata={"Software": None})
     write_atomically(path, content.getvalue())
     return True
+
+
+def error_bars(figures: Sequence[Figure | None]) -> list[list[float]]:
+    """Return how far intervals reach below and above their figures, as matplotlib wants error bars; 0 without one.
+
+    >>> error_bars([Figure(0.5, 0.25, 1.0), Figure(0.5), None])
+    [[0.25, 0.0, 0.0], [0.5, 0.0, 0.0]]
+    """
+    pairs = [(0.0, None, None) if figure is None else (figure.estimate, figure.low, figure.high) for figure in figures]
+    below = [0.0 if low is None else abs(estimate - low) for estimate, low, _ in pairs]
+    above = [0.0 if high is None else abs(high - estimate) for estimate, _, high in pairs]
+    return [below, above]

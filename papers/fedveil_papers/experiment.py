@@ -1,155 +1,179 @@
-"""Experiments: what a preset runs where it is no study: its own measurements, kept part by part."""
+"""Experiments: what a preset measures where studies do not suffice, part by part.
+
+An experiment lists its parts; `measure` computes those that its folder does not hold yet, in the same worker processes
+as a study's cells, and keeps each in `parts/<digest of its settings>.json`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import signal
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
-
-from threadpoolctl import threadpool_limits
+from typing import Any
 
 import fedveil
-from fedveil.core.files import write_atomically
-from fedveil.core.lifetime import end_with
-from fedveil.core.plain import plain
-from fedveil_papers.shown import Display, PaperFigures
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from fedveil.core.errors import InputError
+from fedveil.core.files import plain, write_atomically
+from fedveil.studies.runner import Listener, run_units
+from fedveil.studies.units import Unit
+from fedveil_papers.rows import PaperFigures
+from fedveil_papers.shown import Display, Results
 
 FORMAT = 1
-"""To be raised when a change of ours makes the same settings come out otherwise: all is then measured anew."""
-
-Say = Callable[[str], None]
-"""Tell whoever waits what is done now."""
-
-Measure = Callable[[], dict[str, Any]]
-"""Measures a part."""
+"""To be raised when a change of the code makes the same settings give other figures: kept parts are then not read."""
 
 
-class Experiment(Display):
-    """A measurement of its own. What `run` returns is plain JSON, and all that is laid out."""
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One measurement, which depends on no other.
+
+    Attributes:
+        settings: all that its figures depend on, as JSON values: parts measured under the same settings are read.
+        task: the function that measures it, as "package.module:function"; called as `function(payload, report)` in
+            some process, it returns the figures as JSON values (see `fedveil.studies.units`).
+        name: what people read while it is measured.
+        payload: what the function gets; default: the settings.
+        shares: parts with the same value share a set-up that the task's module caches (`functools.lru_cache`).
+        reused: whether figures are kept and read again; times are not, for they belong to the run that took them.
+    """
+
+    settings: Mapping[str, Any]
+    task: str
+    name: str
+    payload: Mapping[str, Any] | None = None
+    shares: str = ""
+    reused: bool = True
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """The settings as a part's file holds them, with the format and the version."""
+        identity: dict[str, Any] = plain({"format": FORMAT, "version": fedveil.__version__, **self.settings})
+        return identity
+
+    @cached_property
+    def key(self) -> str:
+        """A digest of the identity: the file's name."""
+        return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def unit(self) -> Unit:
+        """The part as a unit of work."""
+        payload = self.settings if self.payload is None else self.payload
+        return Unit(self.key, self.task, plain(payload), self.name, self.shares)
+
+    def file(self, folder: Path) -> Path:
+        """Return where its figures are kept."""
+        return folder / "parts" / f"{self.key}.json"
+
+    def read(self, folder: Path) -> dict[str, Any] | None:
+        """Return its figures; None where the file is missing, damaged or of other settings."""
+        try:
+            kept = json.loads(self.file(folder).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        sound = isinstance(kept, dict) and isinstance(kept.get("figures"), dict)
+        return dict(kept["figures"]) if sound and kept.get("settings") == self.identity else None
+
+    def keep(self, folder: Path, figures: Mapping[str, Any]) -> None:
+        """Write its figures."""
+        file = self.file(folder)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, json.dumps({"settings": self.identity, "figures": figures}))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Figures by part, and by name why others could not be measured."""
+
+    figures: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, part: Part) -> dict[str, Any]:
+        return self.figures[part.key]
+
+
+def missing(parts: Sequence[Part], folder: Path, *, fresh: bool = False) -> list[Part]:
+    """Return the parts that must be measured, each once."""
+    return [
+        part
+        for part in {part.key: part for part in parts}.values()
+        if fresh or not part.reused or part.read(folder) is None
+    ]
+
+
+def measure(
+    parts: Sequence[Part],
+    folder: Path,
+    *,
+    workers: int | None = 0,
+    fresh: bool = False,
+    listener: Listener | None = None,
+) -> Measured:
+    """Measure what the folder does not hold yet, and return all figures.
+
+    Args:
+        parts: what to measure.
+        folder: where figures are kept.
+        workers: processes at the same time, of one thread each; 0: this process, which then uses one thread as well;
+            None: one per core. Figures do not depend on it.
+        fresh: measure all parts, whatever the folder holds.
+        listener: called as parts are measured.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; name a directory with --out")
+    lacking = {part.key: part for part in missing(parts, folder, fresh=fresh)}
+    figures = {part.key: kept for part in parts if part.key not in lacking and (kept := part.read(folder)) is not None}
+
+    def keep(unit: Unit, result: dict[str, Any]) -> None:
+        if lacking[unit.key].reused:
+            lacking[unit.key].keep(folder, result)
+
+    outcome = run_units(
+        [part.unit for part in lacking.values()],
+        folder,
+        workers=workers,
+        listener=listener,
+        keep=keep,
+    )
+    failed = {lacking[key].name: why for key, why in outcome.failed.items()}
+    return Measured({**figures, **outcome.results}, failed)
+
+
+class Experiment(Display[Results]):
+    """A measurement of its own kind: its settings are the fields of a frozen dataclass."""
 
     @abstractmethod
     def check(self) -> None:
         """Refuse settings that cannot be run, before anything is."""
 
+    def locate_data(self) -> None:
+        """Find the data that parts read, or download it, before several processes need it; default: none is needed."""
+
     @abstractmethod
-    def run(self, kept: Kept, say: Say, paper: PaperFigures) -> dict[str, Any]:
-        """Measure what is not in the folder yet, and return all figures, the paper's beside them."""
+    def parts(self) -> list[Part]:
+        """Return all that is measured."""
 
+    @abstractmethod
+    def gather(self, measured: Measured, paper: PaperFigures) -> Results:
+        """Return the results, made of the figures of all parts, and the paper's."""
 
-class LaidOutExperiment(Experiment):
-    """An experiment whose tables, notes and pictures are a module's: `tables`, `notes` and `draw` of what was found."""
-
-    layout: ClassVar[ModuleType]
-
-    def tables(self, found: dict[str, Any]) -> list[Table]:
-        """Lay the figures out for the terminal."""
-        made: list[Table] = self.layout.tables(found)
-        return made
-
-    def notes(self, found: dict[str, Any]) -> list[str]:
-        """Say in words what the figures rest on, a line each."""
-        made: list[str] = self.layout.notes(found)
-        return made
-
-    def draw(self, found: dict[str, Any], canvas: Any) -> None:
-        """Draw the figures on an empty matplotlib figure."""
-        self.layout.draw(found, canvas)
-
-
-class Kept:
-    """A folder of finished parts: what was measured under the same settings is not measured again.
-
-    Attributes:
-        folder: where parts are kept.
-        fresh: measure all anew.
-        workers: processes that measure `parts`, with one thread each; None: this one, with its own threads.
-    """
-
-    def __init__(self, folder: Path, *, fresh: bool = False, workers: int | None = None) -> None:
-        self.folder = folder
-        self.fresh = fresh
-        self.workers = workers
-
-    def part(self, settings: dict[str, Any], measure: Measure) -> dict[str, Any]:
-        """Return a part's figures, from its file where it was measured under these settings, anew where not."""
-        path, told = self._place(settings)
-        found = self._found(path, told)
-        return self._keep(path, told, measure()) if found is None else found
-
-    def parts(self, asked: Sequence[tuple[str, dict[str, Any], Measure]], say: Say) -> list[dict[str, Any]]:
-        """Return several parts' figures, each asked for by what is said, its settings, and what measures it.
-
-        Parts do not depend on one another, nor on how many processes measure them; each is kept when it is done.
-        """
-        places = [self._place(settings) for _, settings, _ in asked]
-        found = [self._found(*place) for place in places]
-        missing = [number for number, figures in enumerate(found) if figures is None]
-        if self.workers is None:
-            for number in missing:
-                say(asked[number][0])
-                found[number] = self._keep(*places[number], asked[number][2]())
-        else:
-            for number, figures in _measured({number: asked[number][2] for number in missing}, self.workers):
-                found[number] = self._keep(*places[number], figures)
-                say(f"{asked[number][0]} is measured")
-        return [figures for figures in found if figures is not None]
-
-    def _place(self, settings: dict[str, Any]) -> tuple[Path, Any]:
-        told = plain({"format": FORMAT, "version": fedveil.__version__, **settings})
-        name = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
-        return self.folder / "parts" / f"{name}.json", told
-
-    def _found(self, path: Path, told: Any) -> dict[str, Any] | None:
-        found = None if self.fresh else _read(path)
-        return None if found is None or found.get("settings") != told else dict(found["figures"])
-
-    def _keep(self, path: Path, told: Any, figures: dict[str, Any]) -> dict[str, Any]:
-        kept: dict[str, Any] = plain(figures)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({"settings": told, "figures": kept}))
-        return kept
-
-
-def _measured(measures: dict[int, Measure], workers: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Measure in processes of one thread each, and yield what is done; the first that fails stops the others."""
-    if not measures:
-        return
-    pool = ProcessPoolExecutor(
-        min(workers, len(measures)), get_context("spawn"), initializer=_begin, initargs=(os.getpid(),)
-    )
-    try:
-        number_of = {pool.submit(measure): number for number, measure in measures.items()}
-        for done in as_completed(number_of):
-            yield number_of[done], done.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _begin(parent: int) -> None:
-    """Prepare a process: one thread, and an end with its parent; Ctrl-C is for the parent."""
-    import torch
-
-    end_with(parent)()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-    threadpool_limits(1)
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    """Return a part's file; None where there is none or where it is not whole."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) and isinstance(found.get("figures"), dict) else None
+    def run(
+        self,
+        folder: Path,
+        paper: PaperFigures = (),
+        *,
+        workers: int | None = 0,
+        fresh: bool = False,
+        listener: Listener | None = None,
+    ) -> Results:
+        """Measure what the folder does not hold yet, and return the results; see `measure`."""
+        self.check()
+        measured = measure(self.parts(), folder, workers=workers, fresh=fresh, listener=listener)
+        if measured.failed:
+            name, why = next(iter(measured.failed.items()))
+            raise InputError(f"{len(measured.failed)} parts could not be measured, {name} first: {why}")
+        return self.gather(measured, paper)

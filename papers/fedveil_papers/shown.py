@@ -1,13 +1,16 @@
-"""What every table or figure of a preset can do: check its studies, gather its figures, print them, draw them."""
+"""Results laid out: what every experiment, and every table or figure made of studies, can do with its results."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from fedveil.core.errors import InputError, nearest
+from fedveil.core.figures import Estimate
+from fedveil.core.files import plain
+from fedveil_papers.rows import Figure, PaperFigures, Row
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,45 +19,64 @@ if TYPE_CHECKING:
     from fedveil.studies.check import Plan
     from fedveil.studies.results import CellResult, StudyResults
 
-PaperFigures = Sequence[dict[str, Any]]
+Results = TypeVar("Results")
+"""What an experiment, or a table or figure, has measured or gathered: a frozen dataclass of its own."""
+
+
+class Display(ABC, Generic[Results]):
+    """How results are laid out: rows, tables, notes, a picture."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def rows(self, results: Results) -> list[Row]:
+        """Return all figures as rows of the common shape."""
+
+    @abstractmethod
+    def tables(self, results: Results) -> list[Table]:
+        """Lay the figures out for the terminal."""
+
+    @abstractmethod
+    def notes(self, results: Results) -> list[str]:
+        """Say in words what the figures rest on, a line each."""
+
+    @abstractmethod
+    def draw(self, results: Results, canvas: Any) -> None:
+        """Draw the figures on an empty matplotlib figure."""
+
+    def shows(self, results: Results) -> dict[str, Any]:
+        """Return what stands under `shows` in reproduced.json: the results as JSON values."""
+        values = asdict(results) if is_dataclass(results) and not isinstance(results, type) else results
+        shown: dict[str, Any] = plain({"kind": self.kind, **values})  # type: ignore[dict-item]
+        return shown
+
+    def pages(self, results: Results) -> dict[str, str]:
+        """Return further files to write into the folder of results, by name; usually none."""
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """One of a preset's studies: as it was planned, and as it came out."""
+    """One of a preset's studies: its plan and its results."""
 
     plan: Plan
     results: StudyResults
 
 
-class Display(ABC):
-    """How figures are laid out: from plain JSON alone."""
-
-    kind: ClassVar[str]
-
-    @abstractmethod
-    def tables(self, found: dict[str, Any]) -> list[Table]:
-        """Lay the figures out for the terminal."""
-
-    @abstractmethod
-    def notes(self, found: dict[str, Any]) -> list[str]:
-        """Say in words what the figures rest on, a line each."""
-
-    @abstractmethod
-    def draw(self, found: dict[str, Any], canvas: Any) -> None:
-        """Draw the figures on an empty matplotlib figure."""
-
-
-class Shown(Display):
-    """A table or figure made of studies. What `gather` returns is plain JSON, and all that is laid out."""
+class Shown(Display[Results]):
+    """A table or figure made of studies."""
 
     @abstractmethod
     def check(self, plans: Sequence[Plan]) -> None:
         """Refuse studies that lack what is shown, before anything is run."""
 
     @abstractmethod
-    def gather(self, played: Sequence[Played], paper: PaperFigures) -> dict[str, Any]:
+    def gather(self, played: Sequence[Played], paper: PaperFigures) -> Results:
         """Return the figures, the paper's beside them."""
+
+    def rows(self, results: Results) -> list[Row]:
+        """Return the rows that this adds to its studies' rows; usually none."""
+        return []
 
 
 def named_method(plan: Plan, name: str, shown: str) -> Method:
@@ -79,10 +101,7 @@ def at(strength: float | None) -> str:
     return "" if strength is None else f"{strength:g}"
 
 
-def with_interval(figure: dict[str, float] | None, digits: int = 3) -> str:
+def with_interval(figure: Figure | Estimate | Mapping[str, Any] | None, digits: int = 3) -> str:
     """Return a figure with its interval; a dash where there is none."""
-    if figure is None or figure.get("estimate") is None:
-        return "–"
-    ends = [figure.get("low"), figure.get("high")]
-    point = f"{figure['estimate']:.{digits}f}"
-    return point if None in ends else f"{point} [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
+    value = Figure.of(figure)
+    return "–" if value is None else value.shown(digits)

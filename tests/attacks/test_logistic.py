@@ -15,7 +15,7 @@ def test_scores_are_finite_where_a_probability_underflows() -> None:
     attack = Logistic()
     attack.fit(Labelled(vectors, codes), Labelled(vectors, codes), 3)
     far = np.array([[1e5, 1e5], [-1e5, -1e5]])
-    assert (attack.model_.predict_proba(attack._seen(far, attack.form_)) == 0).any()
+    assert (attack.model_.predict_proba(attack._in_form(far, attack.form_)) == 0).any()
     scores = attack.scores(far)
     assert np.isfinite(scores).all()
     assert scores.argmax(axis=1).tolist() == [2, 0]

@@ -10,12 +10,11 @@ import pytest
 from audited_outputs import coded, trained
 
 from fedveil.audit import LIMITS, Limits, Outputs, audit, audit_all
-from fedveil.audit.blending import blended
-from fedveil.audit.excess import excess
+from fedveil.audit.excess import blended, excess
 from fedveil.audit.explained import Explained, counted_information, explained
 from fedveil.audit.graded import weight
-from fedveil.audit.seen import seen
-from fedveil.audit.spread import spread
+from fedveil.audit.output_entropy import output_entropy
+from fedveil.audit.outputs import visible_columns
 from fedveil.audit.verdict import decide
 from fedveil.core.entropy import binary_entropy, mutual_information
 from fedveil.core.errors import InputError
@@ -26,40 +25,40 @@ from fedveil.data.attribute import Attribute
 
 @pytest.fixture(scope="module")
 def verdicts():
-    made = {
+    classifiers = {
         "independent": trained(2000),
         "correlated": trained(2000, overlap=0.6),
         "curious": trained(2000, curious=True),
         "curious on correlated": trained(2000, overlap=0.3, curious=True),
     }
-    return {name: audit(outputs, panel="logistic,boosting") for name, outputs in made.items()}
+    return {name: audit(outputs, panel="logistic,boosting") for name, outputs in classifiers.items()}
 
 
 def test_a_classifier_for_an_independent_label_is_standard(verdicts):
-    found = verdicts["independent"]
-    assert found.verdict == "standard"
-    assert found.beyond.bits.high < 0.05
-    assert found.judgement.worst.balanced_accuracy.low < 0.53
-    assert "below the limit" in found.evidence[0]
+    result = verdicts["independent"]
+    assert result.verdict == "standard"
+    assert result.beyond.bits.high < 0.05
+    assert result.judgement.worst.balanced_accuracy.low < 0.53
+    assert "below the limit" in result.evidence[0]
 
 
 def test_what_the_label_itself_tells_is_no_curiosity(verdicts):
-    found = verdicts["correlated"]
-    assert found.verdict == "correlated"
-    assert found.judgement.worst.balanced_accuracy.low > 0.55  # the scores do tell s …
-    assert found.explained.by_both.low > 0.1  # … and the labels explain it
-    assert found.beyond.bits.low > 0.03  # how likely it finds y tells s, too, as it must …
-    assert found.beyond.graded.low > 0.03  # … where s and y are correlated
-    assert found.beyond.unexplained.high < found.limit
+    result = verdicts["correlated"]
+    assert result.verdict == "correlated"
+    assert result.judgement.worst.balanced_accuracy.low > 0.55  # the scores do tell s …
+    assert result.explained.by_both.low > 0.1  # … and the labels explain it
+    assert result.beyond.bits.low > 0.03  # how likely it finds y tells s, too, as it must …
+    assert result.beyond.graded.low > 0.03  # … where s and y are correlated
+    assert result.beyond.unexplained.high < result.limit
 
 
 @pytest.mark.parametrize("name", ["curious", "curious on correlated"])
 def test_a_mixture_of_two_classifiers_is_curious(verdicts, name):
-    found = verdicts[name]
-    assert found.verdict == "curious"
-    assert found.beyond.unexplained.low > found.limit
-    assert found.beyond.balanced_accuracy.low > 0
-    assert found.honesty.low > found.target_prior
+    result = verdicts[name]
+    assert result.verdict == "curious"
+    assert result.beyond.unexplained.low > result.limit
+    assert result.beyond.balanced_accuracy.low > 0
+    assert result.honesty.low > result.target_prior
 
 
 def test_the_mixture_is_as_honest_as_the_classifier_it_hides_in(verdicts):
@@ -67,28 +66,28 @@ def test_the_mixture_is_as_honest_as_the_classifier_it_hides_in(verdicts):
 
 
 def test_figures_are_told_as_plain_values(verdicts):
-    told = json.loads(json.dumps(verdicts["curious"].as_dict()))
-    assert told["verdict"] == "curious"
-    assert told["excess"]["unexplained"]["low"] > told["excess"]["limit_bits"]
-    assert told["curiosity"]["prior"]["estimate"] == pytest.approx(0.5, abs=0.05)
-    assert told["explained"]["entropy_bits"] == pytest.approx(1, abs=0.01)
-    histogram = told["output_entropy"]["histogram"]
-    assert sum(map(sum, histogram["counts"].values())) == told["n"] == 2000
+    figures = json.loads(json.dumps(verdicts["curious"].as_dict()))
+    assert figures["verdict"] == "curious"
+    assert figures["excess"]["unexplained"]["low"] > figures["excess"]["limit_bits"]
+    assert figures["curiosity"]["prior"]["estimate"] == pytest.approx(0.5, abs=0.05)
+    assert figures["explained"]["entropy_bits"] == pytest.approx(1, abs=0.01)
+    histogram = figures["output_entropy"]["histogram"]
+    assert sum(map(sum, histogram["counts"].values())) == figures["n"] == 2000
     assert len(histogram["edges"]) == 21
-    assert told["limits"]["provenance"]
+    assert figures["limits"]["provenance"]
 
 
 def test_the_interval_of_the_excess_holds_the_truth():
     error = 0.2
     truth = 1 - float(binary_entropy(error))
-    found = []
+    estimates = []
     for seed in range(8):
         outputs = coded(3000, error, seed)
-        found.append(excess(outputs, outputs.secrets["s"], ["logistic"], seed=seed).bits)
+        estimates.append(excess(outputs, outputs.secrets["s"], ["logistic"], seed=seed).bits)
     # Attackers pay for what they learn: a miss lies below the truth, and the lower end is what verdicts rest on.
-    assert sum(one.low <= truth <= one.high for one in found) >= 6
-    assert all(one.low <= truth for one in found)
-    assert np.mean([one.estimate for one in found]) == pytest.approx(truth, abs=0.02)
+    assert sum(estimate.low <= truth <= estimate.high for estimate in estimates) >= 6
+    assert all(estimate.low <= truth for estimate in estimates)
+    assert np.mean([estimate.estimate for estimate in estimates]) == pytest.approx(truth, abs=0.02)
 
 
 def test_only_as_much_is_forgiven_as_correlation_accounts_for():
@@ -97,9 +96,9 @@ def test_only_as_much_is_forgiven_as_correlation_accounts_for():
     assert weight(mixed, mixed.secrets["u"]) < 0.3  # the values of s differ more in score than in y
     shifted = replace(coin, scores=_shifted(coin, 0.3))  # one slope reads this code, but s and y are independent
     assert weight(shifted, coin.secrets["u"]) < 0.1
-    found = excess(shifted, coin.secrets["u"], ["logistic"])
-    assert found.graded.high < 0.02
-    assert found.unexplained.low > 0.3
+    result = excess(shifted, coin.secrets["u"], ["logistic"])
+    assert result.graded.high < 0.02
+    assert result.unexplained.low > 0.3
 
 
 def _shifted(outputs: Outputs, by: float) -> np.ndarray:
@@ -111,9 +110,9 @@ def test_an_independent_attribute_has_no_excess():
     high = []
     for seed in range(5):
         outputs = coded(800, 0.5, seed)
-        found = excess(outputs, outputs.secrets["s"], ["logistic"], seed=seed).bits
-        assert found.low == 0 or found.estimate < 0.02
-        high.append(found.high)
+        bits = excess(outputs, outputs.secrets["s"], ["logistic"], seed=seed).bits
+        assert bits.low == 0 or bits.estimate < 0.02
+        high.append(bits.high)
     assert max(high) < 0.05
 
 
@@ -123,9 +122,9 @@ def test_counted_information_holds_the_truth_and_is_not_biased():
     truth, points, inside = mutual_information(joint), [], 0
     for _ in range(100):
         cells = rng.choice(6, size=500, p=joint.ravel())
-        found = counted_information(cells // 3, cells % 3, None)
-        points.append(found.estimate)
-        inside += found.low <= truth <= found.high
+        estimate = counted_information(cells // 3, cells % 3, None)
+        points.append(estimate.estimate)
+        inside += estimate.low <= truth <= estimate.high
     assert inside >= 88
     assert abs(np.mean(points) - truth) < 3 * np.std(points) / 10
 
@@ -141,9 +140,9 @@ def test_whole_groups_are_drawn_where_there_are_groups():
     )
     assert explained(whole, s).by_both.estimate == pytest.approx(explained(alone, s).by_both.estimate, abs=0.02)
     # One value per group: thirty pieces of evidence, not six hundred.
-    shape = spread(by_group, by_group.secrets["s"]).difference
+    difference = output_entropy(by_group, by_group.secrets["s"]).difference
     assert audit(apart, panel="logistic").judgement.groups <= 30
-    assert shape.low <= shape.estimate <= shape.high
+    assert difference.low <= difference.estimate <= difference.high
 
 
 def test_attackers_see_what_rounding_would_hide():
@@ -168,26 +167,26 @@ def test_raw_scores_are_seen_as_they_are():
     raw = Outputs(z, True, *labels)
     assert audit(raw, panel="logistic").verdict == "curious"
     assert audit(Outputs(raw.soft, False, *labels), panel="logistic").verdict == "standard"
-    assert seen(raw).shape == (1000, 5)
-    assert seen(Outputs(raw.soft, False, *labels)).shape == (1000, 3)
+    assert visible_columns(raw).shape == (1000, 5)
+    assert visible_columns(Outputs(raw.soft, False, *labels)).shape == (1000, 3)
 
 
 def test_few_rows_give_an_estimate_and_no_verdict():
-    found = audit(coded(150, 0.02, 0), panel="logistic")
-    assert found.verdict == "undecided"
-    assert "150 rows" in found.evidence[0]
-    assert found.beyond.bits.estimate > 0.2
+    result = audit(coded(150, 0.02, 0), panel="logistic")
+    assert result.verdict == "undecided"
+    assert "150 rows" in result.evidence[0]
+    assert result.beyond.bits.estimate > 0.2
     assert audit(coded(400, 0.02, 0), panel="logistic").verdict == "curious"
 
 
 def test_an_interval_that_holds_the_limit_decides_nothing():
-    found = audit(coded(500, 0.2, 0), panel="logistic")
-    middle = replace(found.limits, excess_share=found.beyond.unexplained.estimate / found.explained.left)
-    told = found.judgement.mutual_information_bits, found.explained, found.beyond.unexplained
-    again = decide(500, *told, middle)
+    result = audit(coded(500, 0.2, 0), panel="logistic")
+    middle = replace(result.limits, excess_share=result.beyond.unexplained.estimate / result.explained.left)
+    bits = result.judgement.mutual_information_bits, result.explained, result.beyond.unexplained
+    again = decide(500, *bits, middle)
     assert again == "undecided"
-    below = replace(found.limits, excess_share=0.9)
-    assert decide(500, *told, below) == "standard"
+    below = replace(result.limits, excess_share=0.9)
+    assert decide(500, *bits, below) == "standard"
 
 
 def test_the_same_seed_gives_the_same_audit():
@@ -214,9 +213,9 @@ def test_several_attributes_come_worst_first_at_a_shared_level():
 
 def test_attributes_that_cannot_be_audited_are_refused():
     outputs = coded(300, 0.2, 0)
-    one = replace(outputs, secrets={"s": Attribute("s", np.zeros(300, dtype=np.int64), ("f", "m"))})
+    constant = replace(outputs, secrets={"s": Attribute("s", np.zeros(300, dtype=np.int64), ("f", "m"))})
     with pytest.raises(InputError, match="one value"):
-        audit(one)
+        audit(constant)
     rare = np.zeros(300, dtype=np.int64)
     rare[:5] = 1
     with pytest.raises(InputError, match="'m' has 5 rows, at least 8"):
@@ -232,9 +231,9 @@ def test_limits_are_checked_and_know_where_they_come_from():
 
 
 def test_the_limit_grows_with_correlation_where_scores_can_rule_values_of_y_out():
-    def labels(values, told, left=0.8):
-        known = Estimate(told, told - 0.05, told + 0.05)
-        return Explained(1.0, left, values, known, known, known)
+    def labels(values, by_labels, left=0.8):
+        bits = Estimate(by_labels, by_labels - 0.05, by_labels + 0.05)
+        return Explained(1.0, left, values, bits, bits, bits)
 
     assert LIMITS.share(labels(2, 0.2)) == LIMITS.share(labels(10, 0.0)) == LIMITS.excess_share
     assert LIMITS.share(labels(10, 0.1)) == pytest.approx(LIMITS.excess_share + 0.1 * LIMITS.ruled_out)
@@ -248,11 +247,11 @@ def test_the_limit_grows_with_correlation_where_scores_can_rule_values_of_y_out(
 
 
 def test_words_do_not_say_explained_of_what_is_only_forgiven(verdicts):
-    found = verdicts["correlated"]
-    assert "explain it" in found.meaning
-    much = replace(found.beyond, unexplained=Estimate(0.3, 0.28, 0.32))
-    several = replace(found.explained, target_values=10)
-    assert "explain a part of it only" in replace(found, verdict="undecided", beyond=much, explained=several).meaning
+    result = verdicts["correlated"]
+    assert "explain it" in result.meaning
+    much = replace(result.beyond, unexplained=Estimate(0.3, 0.28, 0.32))
+    several = replace(result.explained, target_values=10)
+    assert "explain only a part of it" in replace(result, verdict="undecided", beyond=much, explained=several).meaning
 
 
 def test_outputs_refuse_what_does_not_fit():
@@ -285,17 +284,17 @@ def test_an_attacker_that_is_sure_and_wrong_is_trusted_little():
     codes, half, table = rng.integers(0, 2, 400), np.arange(400) % 2, np.full((400, 2), 0.5)
     sure = np.where(np.eye(2)[rng.integers(0, 2, 400)], 0.999, 0.001)
     wise = np.where(np.eye(2)[np.where(rng.random(400) < 0.1, 1 - codes, codes)], 0.9, 0.1)
-    made = {
+    predictions = {
         name: Predictions(codes, p.argmax(axis=1), p.argmax(axis=1), np.log(p), np.array([0.5, 0.5]))
         for name, p in (("sure", sure), ("wise", wise))
     }
-    alone, name = blended({"sure": made["sure"]}, table, half)
+    alone, name = blended({"sure": predictions["sure"]}, table, half)
     assert name == "sure"
-    assert alone.surprise.mean() < 1.02 < made["sure"].surprise.mean()  # the table alone costs one bit
-    both, name = blended(made, table, half)
+    assert alone.surprise.mean() < 1.02 < predictions["sure"].surprise.mean()  # the table alone costs one bit
+    both, name = blended(predictions, table, half)
     assert name == "wise"
     assert both.surprise.mean() < 0.6
-    assert both.balanced.tolist() == made["wise"].balanced.tolist()
+    assert both.balanced.tolist() == predictions["wise"].balanced.tolist()
 
 
 def test_a_target_with_one_value_is_refused_and_an_idle_classifier_is_told():

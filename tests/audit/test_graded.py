@@ -28,27 +28,27 @@ def measured(outputs: Outputs, name: str) -> Excess:
 
 @pytest.mark.parametrize("agreement", [0.0, 0.3, 0.6])
 def test_a_code_in_certainty_is_not_forgiven_whatever_s_has_to_do_with_y(agreement: float) -> None:
-    found = measured(certain_by_s(agreement), "s")
-    assert found.bits.estimate > 0.4
-    assert found.graded.estimate < 0.25 * found.bits.estimate
+    measurement = measured(certain_by_s(agreement), "s")
+    assert measurement.bits.estimate > 0.4
+    assert measurement.graded.estimate < 0.25 * measurement.bits.estimate
 
 
 def test_an_honest_score_of_a_correlated_target_is_forgiven() -> None:
-    found = measured(trained(2000, overlap=0.5), "u")
-    assert found.bits.low > 0.02
-    assert found.unexplained.estimate < 0.5 * found.bits.estimate
+    measurement = measured(trained(2000, overlap=0.5), "u")
+    assert measurement.bits.low > 0.02
+    assert measurement.unexplained.estimate < 0.5 * measurement.bits.estimate
 
 
 def test_the_reading_is_a_posterior_that_rises_with_what_is_inferred() -> None:
     outputs = trained(1000, overlap=0.5)
     secret = outputs.secrets["u"]
     half = halves(secret.codes, None, 0)
-    found = graded_posterior(outputs, secret, half)
-    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    posterior = graded_posterior(outputs, secret, half)
+    np.testing.assert_allclose(posterior.sum(axis=1), 1.0)
     joint = np.array([[np.mean(secret.codes[outputs.y.codes == k] == v) for v in (0, 1)] for k in (0, 1)])
     inferred = (outputs.soft @ joint)[:, 1]
     for side in (0, 1):
         for value in (0, 1):
             rows = np.flatnonzero((half == side) & (outputs.y.codes == value))
             rows = rows[inferred[rows].argsort()]
-            assert (np.diff(found[rows, 1]) > -1e-9).all()
+            assert (np.diff(posterior[rows, 1]) > -1e-9).all()

@@ -55,11 +55,11 @@ def test_an_audit_of_a_model_is_that_of_its_outputs(people: Path, capsys: pytest
     by_table = audited(capsys, str(people / "outputs.csv"), "--scores", "z0,z1", "--raw")
     model = str(people / "model.onnx")
     by_model = audited(capsys, "--model", model, "--data", str(people / "people.csv"))
-    told = by_model.pop("model")
+    scored = by_model.pop("model")
     assert by_model == by_table
     assert by_table["curiosity"]["worst"]["balanced_accuracy"]["estimate"] > 0.8
-    assert told["file"] == "model.onnx"
-    assert told["in_words"] == [
+    assert scored["file"] == "model.onnx"
+    assert scored["in_words"] == [
         "Input, 3 columns: a, b, c. Left out, not numeric: town.",
         "Output 'out0' of model.onnx: raw scores of 0, 1, in this order.",
     ]
@@ -73,7 +73,7 @@ def test_an_exported_program_is_audited_alike(people: Path, capsys: pytest.Captu
     by_model = audited(capsys, "--model", str(people / "model.pt2"), "--data", str(people / "people.csv"))
     assert by_model["verdict"] == by_table["verdict"]
     assert by_model["honesty"] == by_table["honesty"]
-    read = [found["curiosity"]["worst"]["balanced_accuracy"]["estimate"] for found in (by_model, by_table)]
+    read = [figures["curiosity"]["worst"]["balanced_accuracy"]["estimate"] for figures in (by_model, by_table)]
     assert read[0] == pytest.approx(read[1], abs=0.01)  # the scores agree to float32
 
 
@@ -82,10 +82,10 @@ def test_classes_and_features_are_taken_in_the_order_said(people: Path) -> None:
     wanted = Wanted("y", ("s",), ("a", "b", "c"))
     inputs = read_inputs(str(people / "people.csv"), wanted)
     plain, _ = outputs_of(model, inputs)
-    turned, told = outputs_of(model, inputs, classes=["1", "0"])
+    turned, sentences = outputs_of(model, inputs, classes=["1", "0"])
     assert plain.raw
     assert turned.y.values == ("1", "0")
-    assert "of 1, 0, in this order" in told[-1]
+    assert "of 1, 0, in this order" in sentences[-1]
     assert (turned.predicted == turned.y.codes).mean() == pytest.approx((plain.predicted != plain.y.codes).mean())
     swapped = read_inputs(str(people / "people.csv"), Wanted("y", ("s",), ("b", "a", "c")))
     np.testing.assert_array_equal(swapped.x[:, [1, 0, 2]], inputs.x)
@@ -96,11 +96,11 @@ def test_a_data_source_gives_its_test_records(tmp_path: Path) -> None:
     network = nn.Sequential(nn.Linear(106, 2), nn.Softmax(dim=1)).eval()
     model = read_model(save_onnx(network, tmp_path / "model.onnx", torch.zeros(2, 106)))
     inputs = read_inputs("adult", Wanted("income", ("sex",)))
-    outputs, told = outputs_of(model, inputs)
+    outputs, sentences = outputs_of(model, inputs)
     assert len(outputs) == 16_281
     assert not outputs.raw
     assert outputs.y.values == ("<=50K", ">50K")
-    assert "probabilities (every row sums to 1) of <=50K, >50K" in told[-1]
+    assert "probabilities (every row sums to 1) of <=50K, >50K" in sentences[-1]
     np.testing.assert_allclose(outputs.scores, network(torch.from_numpy(inputs.x)).detach().numpy(), atol=1e-5)
     kept = read_inputs("adult", Wanted("income", ("sex",)), options=["keep_sensitive=true"])
     assert kept.x.shape == (16_281, 108)
@@ -115,8 +115,8 @@ def test_a_data_source_gives_its_test_records(tmp_path: Path) -> None:
         ("--model people.csv --data people.csv", "people.csv: not a model file by its name"),
         ("--model model.onnx --data none.csv", "none.csv: no such file"),
         ("--model model.onnx", "--model needs --data"),
-        ("--model model.onnx --data inputs.npy", "name the table of target and sensitive columns by --labels"),
-        ("--model model.onnx --data people.csv --labels labels.csv", "--labels goes with an array"),
+        ("--model model.onnx --data inputs.npy", "name the table of target and sensitive columns with --labels"),
+        ("--model model.onnx --data people.csv --labels labels.csv", "--labels is for an array"),
         ("--model model.onnx --data people.csv --features a,b", "takes 3 numbers .* the data gives 2 numbers"),
         ("--model model.onnx --data people.csv --features a,b,town", "column 'town' holds text"),
         ("--model model.onnx --data people.csv --features a,b,y", "--features names the target 'y'"),

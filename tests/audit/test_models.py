@@ -77,7 +77,7 @@ def test_pictures_with_two_outputs(kind: str, tmp_path: Path) -> None:
     extra = {"outputs": 2} if kind == "onnx" else {}
     path = SAVE[kind](network, tmp_path / f"model.{kind}", torch.zeros(2, 3, 8, 8), **extra)
     x = np.random.default_rng(1).normal(size=(9, 3, 8, 8)).astype(np.float32)
-    with pytest.raises(InputError, match=r"several outputs .*; choose one by --output"):
+    with pytest.raises(InputError, match=r"several outputs .*; choose one with --output"):
         read_model(path)
     with pytest.raises(InputError, match=r"no output 'zzz': there are: "):
         read_model(path, "zzz")
@@ -142,7 +142,7 @@ def test_a_model_of_whole_numbers_takes_no_others(kind: str, tmp_path: Path) -> 
     path = SAVE[kind](network, tmp_path / f"model.{kind}", torch.zeros(2, 3, dtype=torch.int64))
     whole = np.arange(12).reshape(4, 3) % 5
     np.testing.assert_allclose(read_model(path).scores(whole.astype(np.float32)), of(network, whole), atol=1e-5)
-    with pytest.raises(InputError, match="takes int64 numbers, row 2 of the data holds others"):
+    with pytest.raises(InputError, match="takes int64 numbers, and row 2 of the data holds others"):
         read_model(path).scores(np.array([[0, 1, 2], [0, 1.5, 2]]))
     with pytest.raises(InputError, match=r"model.*(fails on the data|cannot score the data)"):
         read_model(path).scores(np.array([[0, 1, 7]]))
@@ -151,8 +151,8 @@ def test_a_model_of_whole_numbers_takes_no_others(kind: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("model.onnx", b"hello, this is no model", "not an ONNX file, or not a whole one"),
-        ("model.onnx", b"", "not an ONNX file, or not a whole one"),
+        ("model.onnx", b"hello, this is no model", "not an ONNX file, or incomplete"),
+        ("model.onnx", b"", "not an ONNX file, or incomplete"),
         ("model.pt2", b"hello, this is no model", "not a file of torch.export.save"),
         ("model.pt2", b"", "not a file of torch.export.save"),
         ("model.pt", b"", "not a model file by its name"),
@@ -171,7 +171,7 @@ def test_what_is_no_model(name: str, content: bytes | None, message: str, tmp_pa
 def test_half_a_file_is_none(kind: str, tmp_path: Path) -> None:
     path = SAVE[kind](small(), tmp_path / f"model.{kind}", torch.zeros(2, 3))
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(InputError, match="not a whole one"):
+    with pytest.raises(InputError, match="incomplete"):
         read_model(path)
 
 
@@ -262,7 +262,7 @@ def test_graphs_that_are_no_graphs(tmp_path: Path) -> None:
 )
 def test_steps_that_cannot_be_taken_are_told_in_one_line(target: str, arguments: list, tmp_path: Path) -> None:
     def change(program: dict) -> None:
-        inputs = [{"name": f"a{place}", "arg": one, "kind": 1} for place, one in enumerate(arguments)]
+        inputs = [{"name": f"a{number}", "arg": argument, "kind": 1} for number, argument in enumerate(arguments)]
         node = {"target": target, "inputs": inputs, "outputs": [{"as_sym_int": {"as_name": "q"}}]}
         program["graph_module"]["graph"]["nodes"].insert(0, node)
 
@@ -274,9 +274,9 @@ def test_steps_that_cannot_be_taken_are_told_in_one_line(target: str, arguments:
 def places(value: object, path: tuple = ()) -> Iterator[tuple]:
     """Return the paths to everything inside a JSON value."""
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in inside:
+    for key, item in inside:
         yield (*path, key)
-        yield from places(one, (*path, key))
+        yield from places(item, (*path, key))
 
 
 @pytest.mark.parametrize("member", ["models/model.json", "data/weights/model_weights_config.json"])
@@ -289,7 +289,7 @@ def test_damaged_archives_score_or_are_refused(member: str, tmp_path: Path) -> N
 
         def damage(content: dict) -> None:
             *way, last = chance.choice(
-                [one for one in places(content) if not {"metadata", "module_call_graph"} & {*one}]
+                [path for path in places(content) if not {"metadata", "module_call_graph"} & {*path}]
             )
             inner = content
             for key in way:
@@ -305,7 +305,7 @@ def test_damaged_archives_score_or_are_refused(member: str, tmp_path: Path) -> N
 
 def test_training_mode_is_told(tmp_path: Path) -> None:
     network = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2)).train()
-    with pytest.raises(InputError, match=r"exported in training mode \(dropout is at work\): call .eval\(\) first"):
+    with pytest.raises(InputError, match=r"exported in training mode \(dropout is active\): call .eval\(\) first"):
         saved("pt2", tmp_path, network)
 
 
@@ -327,7 +327,7 @@ def test_in_place_steps_leave_the_weights_alone(tmp_path: Path) -> None:
 
 
 def graph(path: Path, nodes: list, weights: list = [], domain: str = "", gives: int = TensorProto.FLOAT) -> Path:  # noqa: B006
-    made = helper.make_graph(
+    graph = helper.make_graph(
         nodes,
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
@@ -335,7 +335,7 @@ def graph(path: Path, nodes: list, weights: list = [], domain: str = "", gives: 
         weights,
     )
     sets = [helper.make_opsetid("", 17), *([helper.make_opsetid(domain, 1)] if domain else [])]
-    path.write_bytes(helper.make_model(made, opset_imports=sets, ir_version=9).SerializeToString())
+    path.write_bytes(helper.make_model(graph, opset_imports=sets, ir_version=9).SerializeToString())
     return path
 
 
@@ -385,6 +385,6 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path: Path) -> None
         f"try: read_model({str(path)!r})\n"
         "except Exception as fault: print(type(fault).__name__, fault)"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.startswith("InputError")
-    assert told.strip().endswith("install it: pip install 'fedveil[audit]'")
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.startswith("InputError")
+    assert printed.strip().endswith("install it: pip install 'fedveil[audit]'")

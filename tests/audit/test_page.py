@@ -29,13 +29,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """Start the Chromium that is on the machine."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
+    browser_path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser_path is None:
         pytest.skip("no Chromium on this machine")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
 
@@ -55,8 +55,8 @@ def test_it_shows_everywhere_and_asks_for_nothing(page: Path, chromium: Any, how
     assert shown.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     ends = "[...document.querySelectorAll('svg rect.fill')].map((r) => r.getBoundingClientRect().right)"
     assert max(shown.evaluate(ends)) <= shown.evaluate("window.innerWidth")
-    for place, least in (("body", 7), (".verdict.curious", 4.5)):
-        style = f"getComputedStyle(document.querySelector('{place}'))"
+    for selector, least in (("body", 7), (".verdict.curious", 4.5)):
+        style = f"getComputedStyle(document.querySelector('{selector}'))"
         assert _contrast(shown.evaluate(f"{style}.color"), shown.evaluate(f"{style}.backgroundColor")) > least
     context.close()
 
@@ -70,7 +70,7 @@ def test_it_prints_on_a_few_sheets(page: Path, chromium: Any) -> None:
     shown.close()
 
 
-def _contrast(one: str, other: str) -> float:
+def _contrast(colour: str, other: str) -> float:
     """Return the contrast of two colours by WCAG 2."""
 
     def light(colour: str) -> float:
@@ -78,5 +78,5 @@ def _contrast(one: str, other: str) -> float:
         linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-    high, low = sorted((light(one), light(other)), reverse=True)
+    high, low = sorted((light(colour), light(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)

@@ -31,27 +31,27 @@ def figures(ran):
 
 def test_a_verdict_with_its_evidence(run, folder):
     ran = run("audit", "outputs.csv", "--scores", "p0,p1", *ASK, "--json")
-    found = figures(ran)
-    assert found["verdict"] == "curious"
-    assert found["n"] == 400
-    assert found["honesty"]["low"] < found["honesty"]["estimate"] == pytest.approx(0.9, abs=0.05)
-    assert found["excess"]["unexplained"]["low"] > found["excess"]["limit_bits"]
-    assert found["curiosity"]["worst"]["balanced_accuracy"]["low"] > 0.85
-    assert found["panel"] == "logistic"
+    answer = figures(ran)
+    assert answer["verdict"] == "curious"
+    assert answer["n"] == 400
+    assert answer["honesty"]["low"] < answer["honesty"]["estimate"] == pytest.approx(0.9, abs=0.05)
+    assert answer["excess"]["unexplained"]["low"] > answer["excess"]["limit_bits"]
+    assert answer["curiosity"]["worst"]["balanced_accuracy"]["low"] > 0.85
+    assert answer["panel"] == "logistic"
     assert "CURIOUS" in ran.err  # people read it there
-    told = run("audit", "outputs.csv", "--scores", "p0,p1", *ASK)
-    assert "CURIOUS" in told.out
-    assert "not guarantees" in told.out
+    shown = run("audit", "outputs.csv", "--scores", "p0,p1", *ASK)
+    assert "CURIOUS" in shown.out
+    assert "not guarantees" in shown.out
 
 
 def test_parquet_raw_scores_and_groups(run, folder):
     table = pd.read_csv("outputs.csv")
     table[["p0", "p1"]] = np.log(table[["p0", "p1"]])
     table.to_parquet("outputs.parquet")
-    found = figures(run("audit", "outputs.parquet", "--scores", "p0,p1", *ASK, "--raw", "--group", "person", "--json"))
-    assert found["verdict"] == "curious"
-    assert found["raw"] is True
-    assert found["curiosity"]["groups"] == 60
+    answer = figures(run("audit", "outputs.parquet", "--scores", "p0,p1", *ASK, "--raw", "--group", "person", "--json"))
+    assert answer["verdict"] == "curious"
+    assert answer["raw"] is True
+    assert answer["curiosity"]["groups"] == 60
 
 
 def test_the_gate_counts_unexplained_bits(run, folder):
@@ -64,20 +64,20 @@ def test_the_gate_counts_unexplained_bits(run, folder):
 
 
 def test_several_attributes_the_worst_first(run, folder):
-    found = figures(run("audit", "outputs.csv", "--scores", "p0,p1", "--sensitive", "coin", *ASK, "--json"))
-    assert [(one["attribute"], one["verdict"]) for one in found["attributes"]] == [
+    answer = figures(run("audit", "outputs.csv", "--scores", "p0,p1", "--sensitive", "coin", *ASK, "--json"))
+    assert [(entry["attribute"], entry["verdict"]) for entry in answer["attributes"]] == [
         ("s", "curious"),
         ("coin", "standard"),
     ]
-    assert found["attribute"] == "s"
+    assert answer["attribute"] == "s"
 
 
 def test_few_rows_are_no_error(run, folder):
     pd.read_csv("outputs.csv").head(120).to_csv("few.csv", index=False)
-    found = figures(run("audit", "few.csv", "--scores", "p0,p1", *ASK, "--json"))
-    assert found["verdict"] == "undecided"
-    assert "120 rows are too few" in found["evidence"][0]
-    assert found["excess"]["bits"]["estimate"] > 0
+    answer = figures(run("audit", "few.csv", "--scores", "p0,p1", *ASK, "--json"))
+    assert answer["verdict"] == "undecided"
+    assert "120 rows are too few" in answer["evidence"][0]
+    assert answer["excess"]["bits"]["estimate"] > 0
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_few_rows_are_no_error(run, folder):
 )
 def test_which_column_is_about_which_class(folder, rename, scores, classes, order):
     pd.read_csv("outputs.csv").rename(columns=rename).to_csv("renamed.csv", index=False)
-    found = read_outputs("renamed.csv", scores.split(","), "y", ["s"], classes=classes)
-    assert found.y.values == order
-    right = np.array(found.y.values)[found.predicted] == np.array(found.y.values)[found.y.codes]
+    outputs = read_outputs("renamed.csv", scores.split(","), "y", ["s"], classes=classes)
+    assert outputs.y.values == order
+    right = np.array(outputs.y.values)[outputs.predicted] == np.array(outputs.y.values)[outputs.y.codes]
     assert right.mean() == pytest.approx(0.9, abs=0.05)  # turned round it would be .1
 
 
@@ -106,8 +106,8 @@ def test_classes_that_are_words(folder):
     single = read_outputs("words.csv", ["p_yes"], "y", ["s"])
     assert both.y.values == ("yes", "no")
     assert single.y.values == ("no", "yes")
-    for found in (both, single):
-        assert (found.predicted == found.y.codes).mean() > 0.85
+    for outputs in (both, single):
+        assert (outputs.predicted == outputs.y.codes).mean() > 0.85
     truth = table.assign(y=table["y"] == "yes")
     truth.to_csv("truth.csv", index=False)
     assert read_outputs("truth.csv", ["p_yes"], "y", ["s"]).y.values[1].lower() == "true"
@@ -137,7 +137,7 @@ def _in_words(table):
 
 BAD = {
     "no probabilities": (_set(6, "p0", -1.5), {}, "row 7 holds -1.5, which is no probability"),
-    "raw scores": (_put("p0", lambda t: 4 * t["p0"]), {}, "say --raw if the scores are raw (logits)"),
+    "raw scores": (_put("p0", lambda t: 4 * t["p0"]), {}, "add --raw if the scores are raw (logits)"),
     "sums": (_set(4, "p0", 0.5), {}, "the probabilities in row 5 sum to"),
     "one class of s": (_put("s", lambda _: "f"), {}, "one value ('f')"),
     "missing target": (_put("y", lambda t: t["y"].where(t.index % 100 != 3)), {}, "4 missing values (rows 4, 104, 204"),
@@ -153,7 +153,7 @@ BAD = {
     "column twice": (None, {"scores": "p0,p0"}, "'p0' is named twice as a score"),
     "two roles": (None, {"sensitive": "y"}, "both as the target and as a sensitive attribute"),
     "class without a score": (_set(8, "y", 2), {}, "value '2' of 'y' has no score column"),
-    "single score, three classes": (_set(8, "y", 2), {"scores": "p1"}, "tells two apart"),
+    "single score, three classes": (_set(8, "y", 2), {"scores": "p1"}, "distinguishes two"),
     "words without a name": (_put("y", _in_words), {}, "--classes no,yes"),
     "a word without a name": (_put("y", _in_words), {"scores": "p1"}, "which value of 'y' column 'p1' is about"),
 }
@@ -161,11 +161,11 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_gets_one_clear_line(run, folder, case):
-    change, asked, says = BAD[case]
+    change, changed, says = BAD[case]
     if change:
         _change("bad.csv", change)
     before = sorted(folder.rglob("*"))
-    ask = {"scores": "p0,p1", "target": "y", "sensitive": "s"} | asked
+    ask = {"scores": "p0,p1", "target": "y", "sensitive": "s"} | changed
     words = [word for name, value in ask.items() for word in (f"--{name}", value)]
     line = run("audit", "bad.csv" if change else "outputs.csv", *words, "--out", "page.html", "--json").refused()
     assert says in line
@@ -182,7 +182,7 @@ def test_bad_input_gets_one_clear_line(run, folder, case):
         (["--group", "persn"], "did you mean 'person'"),
         (["--out", "."], "is a directory"),
         (["--out", "nowhere/page.html"], "no directory"),
-        (["--out", "outputs.csv"], "is the file that is audited"),
+        (["--out", "outputs.csv"], "is the file to be audited"),
         (["--sensitive", "s"], "twice"),
         (["--bins", "1", "--sensitive", "p"], "bins"),
     ],
@@ -196,7 +196,7 @@ def test_bad_options_get_one_clear_line(run, folder, options, says):
 
 def test_duplicate_column_names_and_files_that_are_not_there(run, folder):
     (folder / "twice.csv").write_text("p0,p1,y,s,s\n" + "0.5,0.5,0,a,b\n" * 300)
-    assert "'s' stands there 2 times" in run("audit", "twice.csv", "--scores", "p0,p1", *ASK).refused()
+    assert "has 2 columns named 's'" in run("audit", "twice.csv", "--scores", "p0,p1", *ASK).refused()
     assert "did you mean 'outputs.csv'" in run("audit", "output.csv", "--scores", "p0,p1", *ASK).refused()
     assert "--scores" in run("audit", "outputs.csv", *ASK).refused()
 

@@ -55,12 +55,14 @@ def test_sources_without_files(nowhere, command):
 
 
 def test_a_broken_plugin_does_not_hide_the_others(nowhere, monkeypatch):
+    find = catalogue.find_source
+
     def broken(name: str):
         if name == "table":
             raise InputError("data 'table' cannot be loaded")
-        return catalogue.find_source(name)
+        return find(name)
 
-    monkeypatch.setattr("fedveil.cli.data.find_source", broken)
+    monkeypatch.setattr(catalogue, "find_source", broken)
     rows = {row["name"]: row for row in json.loads(run("list", "--json").stdout)["sources"]}
     assert "cannot be loaded" in rows["table"]["where"]
     assert rows["synthetic"]["where"] == "needs no files"

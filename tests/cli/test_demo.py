@@ -25,23 +25,23 @@ def table(tmp_path: Path) -> Path:
 
 def test_the_demo_on_ones_own_table(run, table: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    found = run("demo", "--data", table, "--target", "bought", "--sensitive", "sex", "--out", out, "--json")
-    assert found.code == 0, found.err
-    told = json.loads(found.out.splitlines()[-1])
-    assert told["report"] == str(out / "report.html")
+    ran = run("demo", "--data", table, "--target", "bought", "--sensitive", "sex", "--out", out, "--json")
+    assert ran.code == 0, ran.err
+    answer = json.loads(ran.out.splitlines()[-1])
+    assert answer["report"] == str(out / "report.html")
     page = (out / "report.html").read_text("utf-8")
     assert "<b>north</b>" not in page
-    assert {cell["method"] for cell in told["cells"]} == {"none", "adversarial", "certified-channel", "drop-columns"}
-    for cell in told["cells"]:
+    assert {cell["method"] for cell in answer["cells"]} == {"none", "adversarial", "certified-channel", "drop-columns"}
+    for cell in answer["cells"]:
         assert {"estimate", "low", "high"} <= set(cell["leakage"]["balanced_accuracy"])
         assert {"estimate", "low", "high"} <= set(cell["utility"]["accuracy"])
-    assert len({cell["strength"] for cell in told["cells"] if cell["method"] == "certified-channel"}) == 3
-    assert "The report: " in found.err
-    assert "reads sex" in found.err
+    assert len({cell["strength"] for cell in answer["cells"] if cell["method"] == "certified-channel"}) == 3
+    assert "The report: " in ran.err
+    assert "reads sex" in ran.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--target", "bought"], "--data and --sensitive is missing"),
         (["--data", "TABLE", "--target", "bougth", "--sensitive", "sex"], "did you mean 'bought'?"),
@@ -49,7 +49,7 @@ def test_the_demo_on_ones_own_table(run, table: Path, tmp_path: Path) -> None:
         (["--data", "none.csv", "--target", "bought", "--sensitive", "sex"], "none.csv"),
     ],
 )
-def test_bad_input(run, table: Path, tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_bad_input(run, table: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
     given = [str(table) if word == "TABLE" else word for word in arguments]
-    assert said in run("demo", *given, "--out", tmp_path / "out").refused()
+    assert message in run("demo", *given, "--out", tmp_path / "out").refused()
     assert not (tmp_path / "out").exists()

@@ -47,18 +47,18 @@ def test_every_format_gives_the_same_figures(run, files, suffix):
     ran = run(
         "leak", files / f"vectors.{suffix}", "--attribute", f"{files}/people.csv:sex", "--panel", "logistic", "--json"
     )
-    found = figures(ran)
-    assert found["attribute"] == "sex"
-    assert found["n"] == 588
-    assert found["unlabelled"] == 12
-    assert found["classes"] == ["female", "male"]
-    assert found["worst"]["name"] == "logistic"
-    assert found["worst"]["balanced_accuracy"]["estimate"] == pytest.approx(0.84, abs=0.07)
+    answer = figures(ran)
+    assert answer["attribute"] == "sex"
+    assert answer["n"] == 588
+    assert answer["unlabelled"] == 12
+    assert answer["classes"] == ["female", "male"]
+    assert answer["worst"]["name"] == "logistic"
+    assert answer["worst"]["balanced_accuracy"]["estimate"] == pytest.approx(0.84, abs=0.07)
     for name in ("accuracy", "balanced_accuracy", "auc", "advantage"):
-        figure = found["worst"][name]
+        figure = answer["worst"][name]
         assert figure["low"] <= figure["estimate"] <= figure["high"]
-    assert set(found["mutual_information_bits"]) == {"estimate", "low", "high"}
-    assert [attacker["name"] for attacker in found["attackers"]] == ["logistic"]
+    assert set(answer["mutual_information_bits"]) == {"estimate", "low", "high"}
+    assert [attacker["name"] for attacker in answer["attackers"]] == ["logistic"]
     assert "logistic" in ran.err  # the readable table has gone to stderr
 
 
@@ -72,8 +72,8 @@ def test_a_person_reads_a_table(run, files):
 
 def test_labels_in_the_vectors_own_file_are_no_part_of_the_vectors(run, files):
     ask = ["leak", files / "both.csv", "--attribute", f"{files}/both.csv:coin", "--panel", "boosting", "--json"]
-    found = figures(run(*ask, "--columns", "a,b,c,d"))
-    assert found["worst"]["balanced_accuracy"]["estimate"] < 0.65
+    answer = figures(run(*ask, "--columns", "a,b,c,d"))
+    assert answer["worst"]["balanced_accuracy"]["estimate"] < 0.65
     assert run(*ask).refused().count("sex") == 1  # text among the vectors is named, not guessed at
 
 
@@ -87,18 +87,18 @@ def test_fail_above_is_for_somebody_s_continuous_integration(run, files):
 
 
 def test_several_attributes_intersections_groups_and_given_columns(run, files):
-    found = figures(
+    answer = figures(
         run(
             "leak", files / "vectors.npy", "--json", "--panel", "logistic", "--intersections", "--given", "age",
             "--group", "person", "--attribute", f"{files}/people.csv:sex", "--attribute", f"{files}/people.csv:coin",
         )
     )  # fmt: skip
-    assert {one["attribute"] for one in found["attributes"]} == {"sex", "coin", "sex × coin"}
-    assert found["attribute"] == "sex"
-    assert found["groups"] < found["split"]["victims"]
-    assert found["beyond"]["columns"] == ["age"]
-    assert found["beyond"]["balanced_accuracy"]["low"] > 0.1
-    coin = next(one for one in found["attributes"] if one["attribute"] == "coin")
+    assert {entry["attribute"] for entry in answer["attributes"]} == {"sex", "coin", "sex × coin"}
+    assert answer["attribute"] == "sex"
+    assert answer["groups"] < answer["split"]["victims"]
+    assert answer["beyond"]["columns"] == ["age"]
+    assert answer["beyond"]["balanced_accuracy"]["low"] > 0.1
+    coin = next(entry for entry in answer["attributes"] if entry["attribute"] == "coin")
     assert coin["adjusted_p_value"] >= coin["p_value"]
 
 
@@ -106,13 +106,13 @@ def test_rare_combinations_are_left_out_of_intersections(run, files):
     people = pd.read_csv(files / "people.csv")
     people["race"] = np.where(np.arange(600) < 12, "d", np.where(np.arange(600) % 2, "a", "b"))
     people.to_csv(files / "races.csv", index=False)
-    found = figures(
+    answer = figures(
         run(
             "leak", files / "vectors.npy", "--json", "--panel", "logistic", "--intersections",
             "--attribute", f"{files}/races.csv:sex", "--attribute", f"{files}/races.csv:race",
         )
     )  # fmt: skip
-    joint = next(one for one in found["attributes"] if one["attribute"] == "sex × race")
+    joint = next(entry for entry in answer["attributes"] if entry["attribute"] == "sex × race")
     assert not any("d" in value.split(" × ") for value in joint["classes"])
     assert joint["unlabelled"] == 24 - sum(i % 50 == 0 for i in range(12))
 

@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 
 from fedveil.config.cells import load_data, make_federation, make_game
 from fedveil.config.study import read_study
-from fedveil.federation.layout import segments_of
-from fedveil.federation.run import Run
+from fedveil.federation.exchange import segments_of
+from fedveil.federation.run import begin
 from fedveil.shields.recup import Fitting, Zoo, fit_zoo
 from fedveil.updates import Segment
 
@@ -48,48 +48,49 @@ def study(tmp_path):
 
 
 def build(run, study, *more, attribute="u", rounds="1,3", out=None):
-    place = study.with_name("u.safetensors") if out is None else out
-    return run("zoo", "build", study, "--attribute", attribute, "--rounds", rounds, "--out", place, *more)
+    out_path = study.with_name("u.safetensors") if out is None else out
+    return run("zoo", "build", study, "--attribute", attribute, "--rounds", rounds, "--out", out_path, *more)
 
 
 def test_a_zoo_is_built_from_an_undefended_shadow_run_and_shown(run, study):
     built = build(run, study, *SMALL, "--shadows", "60", "--json")
     assert built.code == 0, built.err
-    told = json.loads(built.out)
-    assert told["attribute"] == "u"
-    assert [one["hidden"][0] for one in told["members"]] == [16, 32]
-    assert [one["round"] for one in told["rounds"]] == [1, 3]
-    assert told["updates"] + told["validation"]["updates"] == 2 * 60
-    assert told["validation"]["updates"] == 2 * told["validation"]["senders"]  # senders are held out whole
+    manifest = json.loads(built.out)
+    assert manifest["attribute"] == "u"
+    assert [entry["hidden"][0] for entry in manifest["members"]] == [16, 32]
+    assert [entry["round"] for entry in manifest["rounds"]] == [1, 3]
+    assert manifest["updates"] + manifest["validation"]["updates"] == 2 * 60
+    assert manifest["validation"]["updates"] == 2 * manifest["validation"]["senders"]  # senders are held out whole
     # The method's own shield would drown everything in noise 50 times the clip; the shadow run has none.
-    assert max(one["balanced_accuracy"]["estimate"] for one in told["members"]) > 0.7
+    assert max(entry["balanced_accuracy"]["estimate"] for entry in manifest["members"]) > 0.7
     assert "Guessing: 0.500 balanced accuracy" in built.err
 
     shown = run("zoo", "show", study.with_name("u.safetensors"), "--json")
     assert shown.code == 0
-    assert json.loads(shown.out) == told
+    assert json.loads(shown.out) == manifest
     words = run("zoo", "show", study.with_name("u.safetensors"))
     assert "u: 2 members" in words.out
     assert "Prior: 0 0." in words.out
-    assert told["rounds"][1]["digest"][:12] in words.out
+    assert manifest["rounds"][1]["digest"][:12] in words.out
 
 
 def test_the_zoo_fits_the_study_s_own_run_and_knows_where_its_updates_started(run, study):
     assert build(run, study, *SMALL).code == 0
     zoo = Zoo.load(study.with_name("u.safetensors"))
-    asked = read_study(study)
-    own = Run(make_federation(asked, asked.methods[0], 50.0, 0, load_data(asked, 0)), make_game(asked.methods[0], 50.0))
-    segments = segments_of(own)
+    read = read_study(study)
+    federation = make_federation(read, read.methods[0], 50.0, 0, load_data(read, 0))
+    played = begin(federation, make_game(read.methods[0], 50.0))
+    segments = segments_of(played)
     zoo.check(segments, "u")
-    start = torch.cat([own.shared[player] for player in dict.fromkeys(segment.player for segment in segments)])
+    start = torch.cat([played.shared[player] for player in dict.fromkeys(segment.player for segment in segments)])
     assert zoo.nearest_round(start) == (1, 0.0)
     assert zoo.staleness(2 * start) == pytest.approx(1.0, abs=0.3)
 
 
 def test_the_same_command_writes_the_same_bytes_and_few_bits_are_fewer(run, study):
     places = [study.with_name(f"{name}.safetensors") for name in ("a", "b", "small")]
-    for place, more in zip(places, ([], [], ["--bits", "8"]), strict=True):
-        assert build(run, study, *SMALL, *more, rounds="1", out=place).code == 0
+    for path, more in zip(places, ([], [], ["--bits", "8"]), strict=True):
+        assert build(run, study, *SMALL, *more, rounds="1", out=path).code == 0
     assert places[0].read_bytes() == places[1].read_bytes()
     assert places[2].stat().st_size < places[0].stat().st_size
     assert Zoo.load(places[2]).bits == 8
@@ -103,13 +104,13 @@ def test_one_record_per_shadow(run, study):
 
 
 @pytest.mark.parametrize(
-    ("said", "given"),
+    ("message", "given"),
     [
-        ("no attribute 'v' in the study's data.sensitive; there are: u", {"attribute": "v"}),
+        ("no attribute 'v' in the study's data.sensitive; choose one of: u", {"attribute": "v"}),
         ("round 4 is never played; the study has rounds 1 to 3", {"rounds": "1,4"}),
         ("round 0 is never played", {"rounds": "0"}),
         ("each once", {"rounds": "1,1"}),
-        ("'one' is no whole number", {"rounds": "one"}),
+        ("'one' is not a whole number", {"rounds": "one"}),
         ("fewer than 2 hold", {"more": ["--shadows", "2"]}),
         ("90000 shadow devices for 1200 validation records", {"more": ["--shadows", "90000"]}),
         ("nothing to tell", {"more": ["--set", "federation.devices=1", "--shadows", "20"]}),
@@ -122,22 +123,22 @@ def test_one_record_per_shadow(run, study):
         ("unknown field", {"more": ["--set", "federation.round=3"]}),
     ],
 )
-def test_bad_input_is_refused_before_anything_is_written(run, study, said, given):
+def test_bad_input_is_refused_before_anything_is_written(run, study, message, given):
     more = given.pop("more", [])
     line = build(run, study, *more, **given).refused()
-    assert said in line
+    assert message in line
     assert list(study.parent.iterdir()) == [study]
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_run(run, study, tmp_path):
     folder = tmp_path / "folder.safetensors"
     folder.mkdir()
-    for place, said in (
-        (tmp_path / "nowhere" / "u.safetensors", "no directory that can be written to"),
+    for path, message in (
+        (tmp_path / "nowhere" / "u.safetensors", "not a directory that can be written to"),
         (folder, "is a directory"),
         (study, "does not end in .safetensors"),
     ):
-        assert said in build(run, study, out=place).refused()
+        assert message in build(run, study, out=path).refused()
     assert yaml.safe_load(study.read_text()) == STUDY
 
 
@@ -181,7 +182,9 @@ def test_the_page_names_every_option_of_build():
     from fedveil.cli import app
 
     build_command = get_command(app).commands["zoo"].commands["build"]
-    options = {name for one in build_command.params if one.param_type_name == "option" for name in one.opts}
-    told = PAGE.read_text(encoding="utf-8").partition("## In Python")[0]
-    table = re.findall(r"^\| `(--[a-z]+)` \|", told, re.MULTILINE)
+    options = {
+        name for parameter in build_command.params if parameter.param_type_name == "option" for name in parameter.opts
+    }
+    page = PAGE.read_text(encoding="utf-8").partition("## In Python")[0]
+    table = re.findall(r"^\| `(--[a-z]+)` \|", page, re.MULTILINE)
     assert set(table) == options

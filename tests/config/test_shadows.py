@@ -15,7 +15,7 @@ from fedveil.core.errors import InputError
 from fedveil.data import ByGroup, Dirichlet, OneEach, Shards, Split, load
 from fedveil.federation import Federation
 from fedveil.federation.recording import shadow_rows
-from fedveil.federation.run import Run
+from fedveil.federation.run import Run, begin
 from fedveil.games import FedAvg
 from fedveil.studies.check import checked
 from fedveil.studies.results import open_study
@@ -40,17 +40,17 @@ def test_a_server_reads_a_device_s_majority_from_its_update(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     results = open_study(tmp_path / "out")
     cell = next(cell for cell in results.cells if cell.method == "none")
-    judged = cell.result["leakage"]["u"]
-    assert judged["groups"] == 60  # every device is attacked; its two updates are one device
-    assert judged["split"]["auxiliary"] + judged["split"]["validation"] == 2 * 48  # 2,400 records, 50 to a device
-    assert judged["worst"]["balanced_accuracy"]["estimate"] > 0.75
-    assert judged["worst"]["balanced_accuracy"]["low"] > 0.6
-    assert cell.result["decensoring"] == {}
+    judged = cell.result.leakage["u"]
+    assert judged.groups == 60  # every device is attacked; its two updates are one device
+    assert judged.n[0] + judged.n[1] == 2 * 48  # 2,400 records, 50 to a device
+    assert judged.worst.balanced_accuracy.estimate > 0.75
+    assert judged.worst.balanced_accuracy.low > 0.6
+    assert cell.result.decensoring == {}
 
 
 def run_of(dealer: Any, **options: Any) -> Run:
     data = load("synthetic", target="y", sensitive=["u"], n=1500, validation=0.4, test=0.1, **options)
-    return Run(Federation(data, dealer), FedAvg(hidden=(4,)))
+    return begin(Federation(data, dealer), FedAvg(hidden=(4,)))
 
 
 @pytest.mark.parametrize("dealer", [Dirichlet(20, 0.05, "u"), Shards(20, 1, "u")])

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from fedveil.core.errors import InputError
 from fedveil.data import MISSING, Attribute, AttributeData, Split, intersect, random_split
-from fedveil.data.checks import checked
-from fedveil.data.strata import joint_strata
+from fedveil.data.source import checked
+from fedveil.data.splits import joint_strata
 
 SHARES = st.floats(0.0, 0.45)
 
@@ -53,7 +53,7 @@ def test_a_value_in_the_minority_of_its_groups_may_miss_a_split():
 
 
 def test_shares_must_leave_something_to_train_on():
-    with pytest.raises(InputError, match="leave something to train on"):
+    with pytest.raises(InputError, match="leave training records"):
         random_split(10, seed=0, validation=0.5, test=0.5)
 
 
@@ -179,11 +179,11 @@ def test_a_further_task_must_fit_and_vary():
 
 
 def test_games_and_attackers_never_see_further_tasks():
-    from fedveil.federation import Federation, Run
+    from fedveil.federation import Federation, begin
     from fedveil.games import Autoencoder, DataShape
 
     data = _with_task()
-    run = Run(Federation(data, 2), Autoencoder(hidden=(2,), width=2)).play(1)
+    run = begin(Federation(data, 2), Autoencoder(hidden=(2,), width=2)).play(1)
     assert set(run.tensors) == {"x", "y", "u:sex"}
     assert DataShape.of(data).attributes == {"sex": 2}
     assert set(run.view("representations").auxiliary.attributes) == {"sex"}

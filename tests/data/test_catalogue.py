@@ -38,12 +38,13 @@ def test_ours_are_listed():
 
 def test_third_parties_register_theirs(monkeypatch):
     points = {name: EntryPoint(name, f"elsewhere:{name}", "fedveil.data") for name in ("foreign", "odd")}
-    monkeypatch.setattr(plugins, "found", lambda group: points)
+    monkeypatch.setattr(plugins, "registered", lambda group: points)
     monkeypatch.setattr(EntryPoint, "load", lambda self: Foreign if self.name == "foreign" else object)
     assert fedveil.data.available() == ["foreign", "odd"]
     assert len(fedveil.data.load("foreign", sensitive="u", n=12)) == 12
     with pytest.raises(
-        InputError, match=r"data set 'odd' \(elsewhere:odd\) is no fedveil\.data\.source\.Source; mend its package"
+        InputError,
+        match=r"data set 'odd' \(elsewhere:odd\) is not a fedveil\.data\.source\.Source; correct its package",
     ):
         fedveil.data.load("odd", sensitive="u")
 
@@ -80,9 +81,9 @@ def broken_package(tmp_path, monkeypatch):
         ("raising", "data set 'raising' (raising:X) cannot be loaded: RuntimeError: no licence found; reinstall"),
         ("leaving", "cannot be loaded: SystemExit: good bye"),
         ("absent", "cannot be loaded: ModuleNotFoundError: No module named 'nowhere_at_all'"),
-        ("factory", "(broken_sources:factory) is no fedveil.data.source.Source; mend its package"),
+        ("factory", "(broken_sources:factory) is not a fedveil.data.source.Source; correct its package"),
         ("unfinished", "data set 'unfinished' cannot be made: "),
-        ("nameless", "data set 'nameless' states no name; its package must be mended"),
+        ("nameless", "data set 'nameless' states no name; correct its package"),
     ],
 )
 def test_a_foreign_source_that_fails_is_refused_in_one_line(broken_package, name, says):

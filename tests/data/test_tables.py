@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from table_files import csv
 
 from fedveil.core.errors import InputError
-from fedveil.data.tables import column, encode_columns, read_table, read_vectors, same_rows
+from fedveil.data.encoding import encode_columns
+from fedveil.data.tables import column, read_table, read_vectors, same_rows
 
 # --- tables that are well
 
@@ -103,8 +104,8 @@ def test_what_pandas_writes_is_read_back(tmp_path_factory, rows):
         (b"a,b\n1,2\n\xe9,3\n", "line 3, byte 8 (0xe9) is not UTF-8"),
         ("a,b\n1,2\n".encode("utf-16"), "UTF-16"),
         (b"a,b\n1,\0\n", "zero bytes"),
-        ("a,b,a\n1,2,3\n", "column 'a' stands there 2 times"),
-        ("a, a\n1,2\n", "column 'a' stands there 2 times"),
+        ("a,b,a\n1,2,3\n", "has 2 columns named 'a'"),
+        ("a, a\n1,2\n", "has 2 columns named 'a'"),
         ("", "is empty"),
         ("\n \n", "is empty"),
         ("a,b\n", "no rows"),
@@ -140,7 +141,7 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch):
     for path, says in [
         (tmp_path / "peple.csv", "no such file: did you mean 'people.csv'?"),
         (tmp_path / "no" / "t.csv", "there is no folder"),
-        (tmp_path / "t.xlsx", "cannot tell its format"),
+        (tmp_path / "t.xlsx", "its name does not show its format"),
     ]:
         with pytest.raises(InputError, match=re.escape(says)):
             read_table(path)

@@ -7,7 +7,7 @@ import torch
 
 from fedveil.data import Attribute, AttributeData
 from fedveil.data.partition import Partition, Partitioner
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, Run, begin
 
 
 @dataclass(frozen=True)
@@ -39,24 +39,24 @@ def _make_data(n: int = 40, features: tuple[int, ...] = (4,), seed: int = 0, hel
 def _play_both(data: AttributeData, game: object, rounds: int = 5, **options: object) -> tuple[Run, Run]:
     """Return the plain and the stacked run of the same federation, in float64."""
     plain, stacked = (
-        Run(Federation(data, engine=engine, dtype="float64", device="cpu", **options), game).play(rounds)
+        begin(Federation(data, engine=engine, dtype="float64", device="cpu", **options), game).play(rounds)
         for engine in ("plain", "stacked")
     )
     return plain, stacked
 
 
-def _gap(one: Run, other: Run) -> float:
+def _gap(run: Run, other: Run) -> float:
     """Return the largest difference of anything that the two runs hold."""
-    pairs = [(one.shared[name], other.shared[name]) for name in one.shared]
-    if one.last_shared is not None:
-        pairs += [(one.last_shared[name], other.last_shared[name]) for name in one.shared]
-    assert one.local.keys() == other.local.keys()
-    for name, player in one.local.items():
+    pairs = [(run.shared[name], other.shared[name]) for name in run.shared]
+    if run.last_shared is not None:
+        pairs += [(run.last_shared[name], other.last_shared[name]) for name in run.shared]
+    assert run.local.keys() == other.local.keys()
+    for name, player in run.local.items():
         assert player.slot_of.keys() == other.local[name].slot_of.keys()
         devices = np.array(sorted(player.slot_of), dtype=np.int64)
         pairs.append((player.get(devices), other.local[name].get(devices)))
-    assert len(one.history) == len(other.history)
-    for a, b in zip(one.history, other.history, strict=True):
+    assert len(run.history) == len(other.history)
+    for a, b in zip(run.history, other.history, strict=True):
         assert (a.stage, a.round, a.devices, a.silent, a.bytes_up) == (
             b.stage,
             b.round,

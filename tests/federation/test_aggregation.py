@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedveil.core.errors import InputError
-from fedveil.federation import Federation, Krum, MaskedMean, Mean, Median, Run, TrimmedMean, WeightedMean
+from fedveil.federation import Federation, Krum, MaskedMean, Mean, Median, TrimmedMean, WeightedMean, begin
 from fedveil.games import SGD, FedAvg
 
 
@@ -55,8 +55,8 @@ def test_masked_mean(sent, seed):
 def test_krum(sent, hostile, keep):
     values, weights = sent
     scores = []
-    for i, own in enumerate(values):
-        distances = sorted(np.sum((own - other) ** 2) for j, other in enumerate(values) if j != i)
+    for i, update in enumerate(values):
+        distances = sorted(np.sum((update - other) ** 2) for j, other in enumerate(values) if j != i)
         scores.append(sum(distances[: len(values) - hostile - 2]))
     expected = values[np.argsort(scores, kind="stable")[:keep]].mean(axis=0)
     np.testing.assert_allclose(combined(Krum(hostile, keep), values, weights), expected)
@@ -66,7 +66,7 @@ def test_krum_tells_updates_apart_that_lie_close_together_and_far_out():
     offsets = np.arange(40.0) ** 2 * 1e-5
     values = (100 + offsets[:, None] * np.ones((1, 30))).astype(np.float32)
     exact = values.astype(np.float64)
-    scores = [np.sort(((exact - own) ** 2).sum(axis=1))[1:39].sum() for own in exact]
+    scores = [np.sort(((exact - update) ** 2).sum(axis=1))[1:39].sum() for update in exact]
     np.testing.assert_array_equal(combined(Krum(), values, np.ones(40)), values[int(np.argmin(scores))])
 
 
@@ -85,7 +85,7 @@ def test_too_few_devices_are_refused_and_the_state_is_kept(make_data, aggregator
     assert aggregator.needs == needs
     with pytest.raises(InputError, match=f"needs at least {needs} devices in a round, but {needs - 1}"):
         aggregator(torch.zeros(needs - 1, 2), torch.ones(needs - 1))
-    run = Run(Federation(make_data(), 20, fraction=0.1, aggregation=aggregator), FedAvg(hidden=(3,)))
+    run = begin(Federation(make_data(), 20, fraction=0.1, aggregation=aggregator), FedAvg(hidden=(3,)))
     before = run.shared["model"].clone()
     with pytest.raises(InputError, match="2 answered") as fault:
         run.play(2, record=[1])

@@ -10,7 +10,7 @@ from torch import nn
 from fedveil.core.errors import InputError
 from fedveil.core.models import mlp
 from fedveil.data.partition import OneEach
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
 from fedveil.federation.work import DivergedError
 from fedveil.games import (
     SGD,
@@ -76,7 +76,7 @@ def test_numbers_of_numpy_are_numbers(make_data):
         settings={"strength": np.float32(0.5)},
         own_attribute=np.array(["sex"] * 4),
     )
-    assert len(Run(federation, AdversarialTraining("own", hidden=(3,), width=2)).play(1).history) == 1
+    assert len(begin(federation, AdversarialTraining("own", hidden=(3,), width=2)).play(1).history) == 1
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_numbers_of_numpy_are_numbers(make_data):
         (lambda: SGD(weight_decay=-1.0), "weight decay"),
         (lambda: Adam(beta1=1.0), "betas"),
         (lambda: Adam(epsilon=0.0), "epsilon"),
-        (lambda: AdversarialTraining(strength=-1.0), "strength must not be negative"),
+        (lambda: AdversarialTraining("sex", strength=-1.0), "strength must not be negative"),
     ],
 )
 def test_games_that_cannot_be(make, says):
@@ -113,9 +113,9 @@ def test_a_batch_size_of_zero_is_refused_before_anything_is_played(make_data, en
     ("network", "says"),
     [
         (lambda: nn.Linear(7, 3), ["player 'model' cannot take inputs of shape", ", 4)", "7"]),
-        (lambda: nn.Linear(4, 2), ["player 'model' made", ", 2) of", ", 4)", "move 'model'"]),  # three classes
-        (lambda: nn.Sequential(nn.Linear(4, 3), nn.Flatten(0)), ["player 'model' made", "labels of shape"]),
-        (lambda: nn.Sequential(nn.Linear(4, 6), nn.Unflatten(1, (2, 3))), ["player 'model' made", ", 2, 3) of"]),
+        (lambda: nn.Linear(4, 2), ["player 'model' turned", ", 4) into", ", 2)", "move 'model'"]),  # three classes
+        (lambda: nn.Sequential(nn.Linear(4, 3), nn.Flatten(0)), ["player 'model' turned", "labels of shape"]),
+        (lambda: nn.Sequential(nn.Linear(4, 6), nn.Unflatten(1, (2, 3))), ["player 'model' turned", ", 2, 3))"]),
         (lambda: nn.Sequential(nn.ReLU()), ["player 'model'", "no weights"]),
     ],
 )
@@ -124,16 +124,16 @@ def test_a_network_that_does_not_fit_the_loss_is_named_with_its_shapes(make_data
     first_label_alone = replace(data, y=replace(data.y, codes=np.sort(data.y.codes)))
     for held in (data, first_label_alone):  # a class that comes late must be seen, too
         federation = Federation(held, sizes((10, 10)), engine=engine)
-        said = refusal(lambda federation=federation: Run(federation, FedAvg(network=lambda g: network())))
-        assert all(part in said for part in says), said
+        message = refusal(lambda federation=federation: begin(federation, FedAvg(network=lambda g: network())))
+        assert all(part in message for part in says), message
 
 
 @ENGINES
 def test_a_network_that_does_not_fit_among_several_is_found(make_data, engine):
-    game = AdversarialTraining(encoder=lambda g: mlp([4, 5], g), width=6)
-    said = refusal(lambda: Run(Federation(make_data(), 3, engine=engine), game))
-    assert "player 'adversary' cannot take inputs of shape" in said
-    assert "player 'encoder' made" in said
+    game = AdversarialTraining("sex", encoder=lambda g: mlp([4, 5], g), width=6)
+    message = refusal(lambda: begin(Federation(make_data(), 3, engine=engine), game))
+    assert "player 'adversary' cannot take inputs of shape" in message
+    assert "player 'encoder' turned" in message
 
 
 @dataclass(frozen=True)
@@ -185,32 +185,32 @@ def task(play):
 )
 def test_losses_that_cannot_be(make_data, engine, game, says):
     federation = Federation(make_data(), 3, engine=engine, settings={"strength": 1.0})
-    assert says in refusal(lambda: Run(federation, game))
+    assert says in refusal(lambda: begin(federation, game))
 
 
 def test_a_loss_that_averages_over_devices_is_refused(make_data, sizes):
     federation = Federation(make_data(24), sizes((12, 12)))
-    run = Run(federation, Own(lambda play: task(play).mean(dim=0)))  # meant for one device's batch alone
+    run = begin(federation, Own(lambda play: task(play).mean(dim=0)))  # meant for one device's batch alone
     before = run.shared["model"].clone()
     assert "one value per record or one per device" in refusal(lambda: run.play(1))
     assert torch.equal(run.shared["model"], before)
 
 
 def test_validation_without_validation_records_is_refused_before_the_first_round(make_data):
-    said = refusal(lambda: Run(Federation(make_data(held_out=0), 3), FedAvg(hidden=(3,))))
-    assert "the data has none" in said
+    message = refusal(lambda: begin(Federation(make_data(held_out=0), 3), FedAvg(hidden=(3,))))
+    assert "the data has none" in message
 
 
 def test_a_game_with_a_task_needs_data_with_a_target(make_data):
-    assert "no target" in refusal(lambda: Run(Federation(make_data().without_labels(), 3), FedAvg()))
-    Run(Federation(make_data().without_labels(), 3), Autoencoder(hidden=(3,), width=2)).play(1)
+    assert "no target" in refusal(lambda: begin(Federation(make_data().without_labels(), 3), FedAvg()))
+    begin(Federation(make_data().without_labels(), 3), Autoencoder(hidden=(3,), width=2)).play(1)
 
 
 def test_images_need_a_network_that_takes_them(make_data):
     data = make_data(features=(2, 6, 6))
-    for game in (FedAvg(), Autoencoder(), AdversarialTraining()):
-        assert "give a network" in refusal(lambda game=game: Run(Federation(data, 3), game))
-    assert "no attribute 'age'" in refusal(lambda: Run(Federation(make_data(), 3), AdversarialTraining("age")))
+    for game in (FedAvg(), Autoencoder(), AdversarialTraining("sex")):
+        assert "give a network" in refusal(lambda game=game: begin(Federation(data, 3), game))
+    assert "no attribute 'age'" in refusal(lambda: begin(Federation(make_data(), 3), AdversarialTraining("age")))
 
 
 def test_rounds_that_nobody_names(make_data):
@@ -222,12 +222,12 @@ def test_a_rate_too_high_is_refused_with_player_device_and_round(make_data, engi
     scales = [1.0] * 5
     scales[3] = 1e35
     federation = Federation(make_data(), 5, engine=engine, rate_scales=scales)
-    run = Run(federation, FedAvg(hidden=(3,), batch_size=4))
+    run = begin(federation, FedAvg(hidden=(3,), batch_size=4))
     before = run.shared["model"].clone()
-    said = refusal(lambda: run.play(3), DivergedError)
-    assert "round 1 refused" in said
-    assert "player 'model'" in said
-    assert "on device 3" in said
+    message = refusal(lambda: run.play(3), DivergedError)
+    assert "round 1 refused" in message
+    assert "player 'model'" in message
+    assert "on device 3" in message
     assert torch.equal(run.shared["model"], before)
     assert not run.history
     assert run.progress.round == 0
@@ -237,9 +237,9 @@ def test_a_rate_too_high_is_refused_with_player_device_and_round(make_data, engi
 def test_a_weight_that_overflows_in_the_last_step_is_refused(make_data, engine):
     data = make_data()
     federation = Federation(replace(data, x=data.x * 100), OneEach(), engine=engine)  # one step: no loss comes after it
-    run = Run(federation, FedAvg(hidden=(3,), optimiser=SGD(9e37)))
-    said = refusal(lambda: run.play(1), DivergedError)
-    assert "weights of player 'model' became infinite or NaN on device" in said
+    run = begin(federation, FedAvg(hidden=(3,), optimiser=SGD(9e37)))
+    message = refusal(lambda: run.play(1), DivergedError)
+    assert "weights of player 'model' became infinite or NaN on device" in message
 
 
 class Sick:
@@ -264,30 +264,30 @@ def test_the_run_goes_on_from_the_last_good_state(make_data, sizes, engine, opti
     data = replace(data, x=x)
     loss = Sick()
     game = Own(loss, optimiser=optimiser)
-    run = Run(Federation(data, sizes((10, 10, 10)), engine=engine), game).play(2)
+    run = begin(Federation(data, sizes((10, 10, 10)), engine=engine), game).play(2)
     before = run.shared["model"].clone()
     loss.sick = True
-    said = refusal(lambda: run.play(5), DivergedError)
-    assert "round 3 refused: the loss of player 'model' became -inf on device 2 at step" in said
+    message = refusal(lambda: run.play(5), DivergedError)
+    assert "round 3 refused: the loss of player 'model' became -inf on device 2 at step" in message
     assert torch.equal(run.shared["model"], before)
     assert [record.round for record in run.history] == [1, 2]
     loss.sick = False
     run.play(5)
-    undisturbed = Run(Federation(data, sizes((10, 10, 10)), engine=engine), game).play(5)
+    undisturbed = begin(Federation(data, sizes((10, 10, 10)), engine=engine), game).play(5)
     assert torch.equal(run.shared["model"], undisturbed.shared["model"])
     assert run.history == undisturbed.history
 
 
 @ENGINES
 def test_a_refused_round_leaves_local_players_alone(make_data, engine):
-    game = AdversarialTraining(hidden=(3,), width=2, optimiser=Adam(0.01))
+    game = AdversarialTraining("sex", hidden=(3,), width=2, optimiser=Adam(0.01))
     federation = Federation(make_data(), 4, engine=engine, settings={"strength": [1.0, 1.0, 1.0, 1.0]})
-    run = Run(federation, game).play(1)
+    run = begin(federation, game).play(1)
     before = run.local["adversary"].get(np.arange(4))
     object.__setattr__(federation, "settings", {"strength": [1.0, 1.0, 1e300, 1.0]})
-    said = refusal(lambda: run.play(2), DivergedError)
-    assert "on device 2" in said
-    assert "encoder" in said
+    message = refusal(lambda: run.play(2), DivergedError)
+    assert "on device 2" in message
+    assert "encoder" in message
     assert torch.equal(run.local["adversary"].get(np.arange(4)), before)
 
 
@@ -299,6 +299,6 @@ def test_a_validation_loss_that_is_no_number_is_never_the_best(make_data, engine
         calls.append(1)
         return task(play) + (float("nan") if len(calls) == 2 else 0)  # the first call is the rehearsal's
 
-    run = Run(Federation(make_data(), 3, engine=engine), Own(task, validation=validation)).play(3)
+    run = begin(Federation(make_data(), 3, engine=engine), Own(task, validation=validation)).play(3)
     assert np.isnan(run.history[0].validation)
     assert run.progress.best_round in (2, 3)

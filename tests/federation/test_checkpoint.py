@@ -17,7 +17,7 @@ from torch import nn
 from fedveil.core.errors import InputError
 from fedveil.core.models import mlp
 from fedveil.data import Attribute
-from fedveil.federation import Krum, Run
+from fedveil.federation import Krum, Run, begin
 from fedveil.games import SGD, Adam, AdversarialTraining, FedAvg, Game, Move, Player, Stage, cross_entropy
 from fedveil.shields import Identity, Kind, Shield
 
@@ -55,23 +55,23 @@ class TwoStages(Game):
 GAMES = {
     "best round": FedAvg(hidden=(5,), optimiser=SGD(3.0), batch_size=8),
     "early stop": FedAvg(hidden=(5,), optimiser=SGD(3.0, momentum=0.9), batch_size=8, patience=2),
-    "local players on Adam": AdversarialTraining(hidden=(3,), width=2, optimiser=Adam(0.05)),
-    "local players on momentum": AdversarialTraining(hidden=(3,), width=2, optimiser=SGD(0.1, momentum=0.9)),
+    "local players on Adam": AdversarialTraining("sex", hidden=(3,), width=2, optimiser=Adam(0.05)),
+    "local players on momentum": AdversarialTraining("sex", hidden=(3,), width=2, optimiser=SGD(0.1, momentum=0.9)),
     "two stages": TwoStages(),
 }
 
 
-def same(one, other):
-    assert one.shared.keys() == other.shared.keys()
-    for name in one.shared:
-        assert torch.equal(one.shared[name], other.shared[name]), name
-    for name, player in one.local.items():
+def same(run, other):
+    assert run.shared.keys() == other.shared.keys()
+    for name in run.shared:
+        assert torch.equal(run.shared[name], other.shared[name]), name
+    for name, player in run.local.items():
         devices = np.array(sorted(player.slot_of), dtype=np.int64)
         assert torch.equal(player.get(devices), other.local[name].get(devices)), name
-    assert one.history == other.history
-    assert one.progress == other.progress
-    assert len(one.recorded) == len(other.recorded)
-    for (round_, devices, updates), (round_2, devices_2, updates_2) in zip(one.recorded, other.recorded, strict=True):
+    assert run.history == other.history
+    assert run.progress == other.progress
+    assert len(run.recorded) == len(other.recorded)
+    for (round_, devices, updates), (round_2, devices_2, updates_2) in zip(run.recorded, other.recorded, strict=True):
         assert round_ == round_2
         np.testing.assert_array_equal(devices, devices_2)
         assert torch.equal(updates, updates_2)
@@ -83,11 +83,11 @@ def same(one, other):
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(make_data, engine, name):
     data = make_data()
     torch.manual_seed(1)
-    first = Run(federation(data, engine=engine), GAMES[name]).play(3, record=[1, 2])
+    first = begin(federation(data, engine=engine), GAMES[name]).play(3, record=[1, 2])
     torch.manual_seed(2)  # global state must not matter
     torch.rand(3)
-    assert same(first, Run(federation(data, engine=engine), GAMES[name]).play(3, record=[1, 2]))
-    other = Run(federation(data, engine=engine, seed=2), GAMES[name]).play(3)
+    assert same(first, begin(federation(data, engine=engine), GAMES[name]).play(3, record=[1, 2]))
+    other = begin(federation(data, engine=engine, seed=2), GAMES[name]).play(3)
     assert all(not torch.equal(first.shared[player], other.shared[player]) for player in first.shared)
 
 
@@ -95,7 +95,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(make_data, en
 def test_builders_that_ignore_the_generator_are_repeatable_too(make_data, engine):
     game = FedAvg(network=lambda g: nn.Linear(4, 3))
     state = torch.get_rng_state()
-    first, second, other = (Run(federation(make_data(), engine=engine, seed=seed), game) for seed in (1, 1, 2))
+    first, second, other = (begin(federation(make_data(), engine=engine, seed=seed), game) for seed in (1, 1, 2))
     assert torch.equal(first.shared["model"], second.shared["model"])
     assert not torch.equal(first.shared["model"], other.shared["model"])
     assert torch.equal(state, torch.get_rng_state())
@@ -115,7 +115,7 @@ def test_sampling_does_not_depend_on_engine_game_or_history(make_data):
 @pytest.mark.parametrize("stop", [1, 2, 3, 4])
 def test_a_saved_run_continues_to_the_last_bit(make_data, tmp_path, engine, name, stop):
     data = make_data()
-    undisturbed = Run(federation(data, engine=engine), GAMES[name]).play(6, record=[1, 4])
+    undisturbed = begin(federation(data, engine=engine), GAMES[name]).play(6, record=[1, 4])
 
     class PowerError(Exception):
         pass
@@ -124,7 +124,7 @@ def test_a_saved_run_continues_to_the_last_bit(make_data, tmp_path, engine, name
         if len(run.history) == stop + 1:
             raise PowerError
 
-    run = Run(federation(data, engine=engine), GAMES[name])
+    run = begin(federation(data, engine=engine), GAMES[name])
     with contextlib.suppress(PowerError):
         run.play(6, record=[1, 4], checkpoint=tmp_path / "run", callbacks=[fail])
     resumed = Run.load(tmp_path / "run", federation(data, engine=engine), GAMES[name])
@@ -136,8 +136,8 @@ def test_a_saved_run_continues_to_the_last_bit(make_data, tmp_path, engine, name
 @pytest.mark.parametrize("name", ["best round", "local players on Adam"])
 def test_a_run_played_to_its_end_goes_on_as_if_it_had_not_ended(make_data, tmp_path, engine, name):
     data = make_data()
-    undisturbed = Run(federation(data, engine=engine), GAMES[name]).play(8)
-    paused = Run(federation(data, engine=engine), GAMES[name]).play(4)
+    undisturbed = begin(federation(data, engine=engine), GAMES[name]).play(8)
+    paused = begin(federation(data, engine=engine), GAMES[name]).play(4)
     paused.save(tmp_path / "run")
     assert same(Run.load(tmp_path / "run", federation(data, engine=engine), GAMES[name]), paused)
     assert same(Run.load(tmp_path / "run", federation(data, engine=engine), GAMES[name]).play(8), undisturbed)
@@ -145,7 +145,7 @@ def test_a_run_played_to_its_end_goes_on_as_if_it_had_not_ended(make_data, tmp_p
 
 
 def test_the_kept_round_is_the_best_one(make_data):
-    run = Run(federation(make_data()), GAMES["best round"])
+    run = begin(federation(make_data()), GAMES["best round"])
     seen = {}
     run.play(8, callbacks=[lambda record: seen.update({record.round: (record.validation, dict(run.shared))})])
     best = min(seen, key=lambda number: seen[number][0])
@@ -155,15 +155,15 @@ def test_the_kept_round_is_the_best_one(make_data):
 
 
 def test_patience_stops_early(make_data):
-    run = Run(federation(make_data()), GAMES["early stop"]).play(50)
+    run = begin(federation(make_data()), GAMES["early stop"]).play(50)
     assert len(run.history) < 50
     assert len(run.history) == run.progress.best_round + 2
 
 
 def test_spilled_local_players_are_saved_and_loaded(make_data, tmp_path):
     game = GAMES["local players on Adam"]
-    undisturbed = Run(federation(make_data()), game).play(4)
-    Run(federation(make_data(), local_limit=0), game).play(2).save(tmp_path / "run")
+    undisturbed = begin(federation(make_data()), game).play(4)
+    begin(federation(make_data(), local_limit=0), game).play(2).save(tmp_path / "run")
     resumed = Run.load(tmp_path / "run", federation(make_data(), local_limit=0), game).play(4)
     assert resumed.local["adversary"].spilled
     assert same(resumed, undisturbed)
@@ -265,9 +265,9 @@ FOREIGN = {
 def test_a_checkpoint_of_another_run_is_refused_with_the_difference(make_data, tmp_path, what):
     options, game, other_data = FOREIGN[what]
     folder = saved(make_data, tmp_path / "run")
-    said = refusal(folder, make_data(seed=5) if other_data else make_data(), game, **options)
-    assert "belongs to another run" in said
-    assert what.split()[-1] in said
+    message = refusal(folder, make_data(seed=5) if other_data else make_data(), game, **options)
+    assert "belongs to another run" in message
+    assert what.split()[-1] in message
 
 
 def test_other_labels_and_another_shield_s_strength_are_another_run(make_data, tmp_path):
@@ -276,7 +276,7 @@ def test_other_labels_and_another_shield_s_strength_are_another_run(make_data, t
     relabelled = replace(data, y=Attribute("y", (data.y.codes + 1) % 3, data.y.values))
     assert "data" in refusal(folder, relabelled)
     game = FedAvg(hidden=(3,))
-    Run(federation(data, shield=Halved(0.5)), game).play(1).save(folder)
+    begin(federation(data, shield=Halved(0.5)), game).play(1).save(folder)
     Run.load(folder, federation(data, shield=Halved(0.5)), game)
     assert "shield" in refusal(folder, data, shield=Halved(0.25))
     assert "shield" in refusal(folder, data, shield=Identity())
@@ -287,7 +287,7 @@ import sys
 import numpy as np, torch
 from torch import nn
 from fedveil.data import Attribute, AttributeData
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, Run, begin
 from fedveil.games import FedAvg, Game
 
 def build(g):
@@ -305,10 +305,10 @@ for i, game in enumerate(games):
     folder = f"{sys.argv[1]}/{i}"
     if sys.argv[2] == "save":
         padding = [object() for _ in range(1000)]
-        Run(Federation(data, 3), game).play(2).save(folder)
+        begin(Federation(data, 3), game).play(2).save(folder)
     else:
         resumed = Run.load(folder, Federation(data, 3), game).play(4)
-        assert torch.equal(resumed.shared["model"], Run(Federation(data, 3), game).play(4).shared["model"])
+        assert torch.equal(resumed.shared["model"], begin(Federation(data, 3), game).play(4).shared["model"])
 """
 
 
@@ -326,9 +326,9 @@ def builder():
 def test_functions_and_games_may_have_other_addresses_later(make_data, tmp_path, make):
     first, second = make(), make()
     assert repr(first) != repr(second)
-    Run(federation(make_data()), first).play(2).save(tmp_path / "run")
+    begin(federation(make_data()), first).play(2).save(tmp_path / "run")
     resumed = Run.load(tmp_path / "run", federation(make_data()), second).play(4)
-    assert same(resumed, Run(federation(make_data()), first).play(4))
+    assert same(resumed, begin(federation(make_data()), first).play(4))
     if isinstance(first, Bare):
         assert "game" in refusal(tmp_path / "run", make_data(), Bare(hidden=(4,)))
 

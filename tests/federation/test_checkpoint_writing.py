@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from saved_runs import federation, saved
 
-from fedveil.federation import Run
+from fedveil.federation import Run, begin
 from fedveil.games import FedAvg
 
 
 def test_a_crash_between_the_two_renames_loses_nothing(make_data, tmp_path, monkeypatch):
     folder = tmp_path / "run"
-    run = Run(federation(make_data()), FedAvg(hidden=(3,)))
+    run = begin(federation(make_data()), FedAvg(hidden=(3,)))
     run.play(1).save(folder)
     run.play(2)
     real = os.replace
@@ -64,7 +64,7 @@ def test_a_full_disk_is_an_oserror_and_leaves_the_old_one_alone(make_data, tmp_p
 
     folder = tmp_path / "run"
     game = FedAvg(hidden=(400, 400))
-    run = Run(federation(make_data()), game).play(1)
+    run = begin(federation(make_data()), game).play(1)
     run.save(folder)
     run.play(2)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -117,7 +117,7 @@ def test_saving_again_does_not_hash_all_data_again(make_data, tmp_path, monkeypa
     real = hashlib.sha256
     monkeypatch.setattr(hashlib, "sha256", lambda *data: hashed.append(1) or real(*data))
     together = federation(make_data())
-    run = Run(together, FedAvg(hidden=(3,)))
+    run = begin(together, FedAvg(hidden=(3,)))
     before = (together.data_digest, together.partition_digest)
     run.play(3, checkpoint=tmp_path / "run")
     baseline = len(hashed)

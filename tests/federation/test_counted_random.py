@@ -5,8 +5,8 @@ from scipy import stats
 
 from fedveil.core.randomness import child_seed
 from fedveil.federation.counted_random import uniform
+from fedveil.federation.replaced_layers import Situation
 from fedveil.federation.stacked.layers import dropout
-from fedveil.federation.stacked.situation import Situation
 
 SEEDS = torch.tensor([child_seed(0, "test", i) for i in range(300)])
 

@@ -11,10 +11,11 @@ from scipy import stats
 
 from fedveil.core.errors import InputError
 from fedveil.core.models import mlp
-from fedveil.federation import Federation, Run
-from fedveil.federation.dice import Dice
+from fedveil.federation import Federation, Run, begin
+from fedveil.federation.counted_random import Dice
+from fedveil.federation.work import work_of
 from fedveil.games import SGD, Game, Move, Player, Stage, squared_error
-from fedveil.games.pairing import partners, permutation, pick
+from fedveil.games.play import partners, permutation, pick
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,12 @@ class Noisy(Game):
 
     def _tell(self, play):
         r = play("encoder", play.x).detach()
-        places, found = play.partners(play.u("race"))
+        places, exists = play.partners(play.u("race"))
         shuffled = play.pick(play.x, play.permutation())
         true = play("critic", torch.cat([play.x, r], dim=-1)).squeeze(-1)
         false = play("critic", torch.cat([play.pick(play.x, places), r], dim=-1)).squeeze(-1)
         other = play("critic", torch.cat([shuffled, r], dim=-1)).squeeze(-1)
-        return true + found * false.square() + other.square()
+        return true + exists * false.square() + other.square()
 
     def _spread(self, play):
         r = play("encoder", play.x) + 0.3 * play.noise(3)
@@ -82,14 +83,14 @@ def test_both_engines_draw_the_same(make_data, play_both, gap, sizes, lengths, b
 @pytest.mark.parametrize("engine", ["plain", "stacked"])
 def test_a_resumed_run_draws_what_the_whole_run_draws(make_data, tmp_path, gap, engine):
     federation = Federation(make_data(), 4, engine=engine, fraction=0.5)
-    whole = Run(federation, Noisy(validates=True)).play(4)
-    Run(federation, Noisy(validates=True)).play(2).save(tmp_path)
+    whole = begin(federation, Noisy(validates=True)).play(4)
+    begin(federation, Noisy(validates=True)).play(2).save(tmp_path)
     assert gap(whole, Run.load(tmp_path, federation, Noisy(validates=True)).play(4)) == 0
 
 
 def test_rounds_steps_devices_and_seeds_draw_their_own(make_data):
-    run = Run(Federation(make_data(), 4), Noisy())
-    works = [run.work(run.stages[0], number, np.arange(4)) for number in (1, 2)]
+    run = begin(Federation(make_data(), 4), Noisy())
+    works = [work_of(run, run.stages[0], number, np.arange(4)) for number in (1, 2)]
     seeds = torch.cat([*(work.loss_seeds() for work in works), works[0].dropout_seeds()])
     assert len(seeds.unique()) == 12
     dice = Dice(works[0].loss_seeds)
@@ -108,14 +109,14 @@ def test_noise_is_normal_and_finite(make_data):
             seen.append(play.noise(50))
             return super()._spread(play)
 
-    Run(Federation(make_data(40), 4), Looking(10)).play(5)
+    begin(Federation(make_data(40), 4), Looking(10)).play(5)
     drawn = torch.cat([part.flatten() for part in seen[1:]]).numpy()
     assert drawn.dtype == np.float32
     assert stats.kstest(drawn, "norm").pvalue > 1e-3
 
 
 def test_a_release_cannot_draw(make_data):
-    run = Run(Federation(make_data(), 4), Leaking()).play(1)
+    run = begin(Federation(make_data(), 4), Leaking()).play(1)
     with pytest.raises(InputError, match="nothing random can be drawn here"):
         run.model().of_x(run.game.represent, run.tensors["x"], np.arange(5))
 
@@ -132,20 +133,20 @@ def _uniform(*shape, seed=0):
 def test_partners_share_the_code_and_padding_changes_nothing(codes, seed):
     widest = max(map(len, codes))
     uniform = _uniform(len(codes), widest, seed=seed)
-    padded = torch.tensor([own + [own[0]] * (widest - len(own)) for own in codes])
-    weights = torch.tensor([[1.0] * len(own) + [0.0] * (widest - len(own)) for own in codes])
-    places, found = partners(uniform, padded, weights)
+    padded = torch.tensor([device_codes + [device_codes[0]] * (widest - len(device_codes)) for device_codes in codes])
+    weights = torch.tensor([[1.0] * len(device_codes) + [0.0] * (widest - len(device_codes)) for device_codes in codes])
+    places, exists = partners(uniform, padded, weights)
     shuffled = permutation(uniform, weights)
-    for device, own in enumerate(codes):
-        n = len(own)
-        alone, there = partners(uniform[device, :n], torch.tensor(own), None)
+    for device, device_codes in enumerate(codes):
+        n = len(device_codes)
+        alone, there = partners(uniform[device, :n], torch.tensor(device_codes), None)
         assert torch.equal(places[device, :n], alone)
-        assert torch.equal(found[device, :n], there)
-        assert not found[device, n:].any()
-        assert there.tolist() == [code >= 0 and own.count(code) > 1 for code in own]
-        for record, place in enumerate(alone.tolist()):
-            assert own[place] == own[record]
-            assert (place != record) == bool(there[record])
+        assert torch.equal(exists[device, :n], there)
+        assert not exists[device, n:].any()
+        assert there.tolist() == [code >= 0 and device_codes.count(code) > 1 for code in device_codes]
+        for record, partner in enumerate(alone.tolist()):
+            assert device_codes[partner] == device_codes[record]
+            assert (partner != record) == bool(there[record])
         assert sorted(alone.tolist()) == list(range(n))  # each is the partner of exactly one
         assert torch.equal(shuffled[device, :n], permutation(uniform[device, :n], None))
         assert sorted(shuffled[device, :n].tolist()) == list(range(n))
@@ -153,9 +154,9 @@ def test_partners_share_the_code_and_padding_changes_nothing(codes, seed):
 
 def test_partners_and_permutations_are_drawn_evenly():
     uniform = _uniform(20_000, 4)
-    places, found = partners(uniform, None, None)
-    assert bool(found.all())
-    counts = torch.stack([(places == place).sum(dim=0) for place in range(4)])
+    places, exists = partners(uniform, None, None)
+    assert bool(exists.all())
+    counts = torch.stack([(places == position).sum(dim=0) for position in range(4)])
     assert (counts.diagonal() == 0).all()
     off = counts[~torch.eye(4, dtype=torch.bool)].numpy() / 20_000
     assert np.abs(off - 1 / 3).max() < 0.015

@@ -11,7 +11,8 @@ from torch import nn
 
 from fedveil.core.models import mlp
 from fedveil.data.partition import IID, ByGroup, Dirichlet, OneEach
-from fedveil.federation import Federation, Mean, Run
+from fedveil.federation import Federation, Mean, begin
+from fedveil.federation.work import work_of
 from fedveil.games import (
     SGD,
     Adam,
@@ -188,7 +189,7 @@ def test_a_game_with_everything(make_data, play_both, gap, drawn, batch_size):
 @given(drawn=federations(), optimiser=optimisers, work=work)
 def test_a_storm_of_federations(make_data, play_both, gap, drawn, optimiser, work):
     data = make_data(drawn["rows"])
-    game = AdversarialTraining(hidden=(3,), width=2, adversary_hidden=(3,), optimiser=optimiser, **work)
+    game = AdversarialTraining("sex", hidden=(3,), width=2, adversary_hidden=(3,), optimiser=optimiser, **work)
     assert gap(*play_both(data, game, **options_of(data, drawn))) < CLOSE
 
 
@@ -196,10 +197,10 @@ def test_the_plain_engine_is_federated_averaging_written_out(make_data, sizes):
     data = make_data(20)
     federation = Federation(data, sizes((7, 9, 4)), fraction=1.0, engine="plain", dtype="float64", seed=3)
     game = FedAvg(hidden=(5,), optimiser=SGD(0.2, momentum=0.5), batch_size=4, local_epochs=2)
-    run = Run(federation, game)
+    run = begin(federation, game)
     weights = {name: value.double() for name, value in run.seats["model"].template.state_dict().items()}
     for number in (1, 2, 3):
-        plan = run.work(run.stages[0], number, np.arange(3))
+        plan = work_of(run, run.stages[0], number, np.arange(3))
         total = {name: torch.zeros_like(value) for name, value in weights.items()}
         for device in range(3):
             model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).double()
@@ -213,10 +214,10 @@ def test_the_plain_engine_is_federated_averaging_written_out(make_data, sizes):
                 optimiser.zero_grad()
                 nn.functional.cross_entropy(model(x), y).backward()
                 optimiser.step()
-            own = federation.partition.device(device)
-            assert sorted(seen) == sorted(np.tile(own, 2).tolist())  # every record once per epoch
+            held = federation.partition.device(device)
+            assert sorted(seen) == sorted(np.tile(held, 2).tolist())  # every record once per epoch
             for name, value in model.state_dict().items():
-                total[name] += value * len(own) / 20
+                total[name] += value * len(held) / 20
         weights = total
     run.play(3)
     final = run.shared if run.last_shared is None else run.last_shared
@@ -272,7 +273,7 @@ def test_a_network_used_more_than_once_in_a_move(make_data, play_both, gap, size
 @pytest.mark.parametrize("engine", ["plain", "stacked"])
 def test_empty_rounds_leave_everything_as_it_was(make_data, engine):
     federation = Federation(make_data(), 3, unreliable=0.999, engine=engine, aggregation=Mean())
-    run = Run(federation, AdversarialTraining(hidden=(3,), width=2))
+    run = begin(federation, AdversarialTraining("sex", hidden=(3,), width=2))
     start = {name: state.clone() for name, state in run.shared.items()}
     run.play(4)
     assert [record.devices for record in run.history] == [0] * 4
@@ -297,7 +298,7 @@ def test_a_loss_may_take_gradients_of_its_own(make_data, engine):
             return loss + 0 * slope.sum(dim=-1)
 
     def final(game):
-        run = Run(Federation(make_data(), 3, engine=engine, dtype="float64"), game).play(2)
+        run = begin(Federation(make_data(), 3, engine=engine, dtype="float64"), game).play(2)
         return (run.shared if run.last_shared is None else run.last_shared)["model"]
 
     optimiser = SGD(0.3)

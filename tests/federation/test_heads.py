@@ -8,7 +8,7 @@ import pytest
 from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData, Split
 from fedveil.federation import Federation
-from fedveil.federation.head_kinds import HEADS, Lesson, fit_kind
+from fedveil.federation.heads import HEADS, Lesson, fit_kind
 from fedveil.games import Adam, Autoencoder, FedAvg, Game
 from fedveil.shields import CertifiedChannel, Kind
 
@@ -50,7 +50,7 @@ def run():
     return Federation(people(), devices=3).play(Open())
 
 
-def test_the_best_head_on_validation_is_chosen_and_all_are_told(run):
+def test_the_best_head_on_validation_is_chosen_and_all_are_reported(run):
     linear, either = run.fit_head("linear", "either", heads=("logistic", "boosting"), draws=100)
     assert linear.head == "logistic"
     assert either.head == "boosting"
@@ -59,11 +59,11 @@ def test_the_best_head_on_validation_is_chosen_and_all_are_told(run):
         assert set(utility.heads) == {"logistic", "boosting"}
         assert utility.validation_accuracy == utility.heads[utility.head] == max(utility.heads.values())
         assert utility.accuracy.estimate > 0.9
-        found = utility.as_dict()
-        assert found["head"] == utility.head
-        assert found["heads"] == utility.heads
-        assert found["validation_accuracy"] == utility.validation_accuracy
-        assert "draws" not in found
+        figures = utility.as_dict()
+        assert figures["head"] == utility.head
+        assert figures["heads"] == utility.heads
+        assert figures["validation_accuracy"] == utility.validation_accuracy
+        assert "draws" not in figures
 
 
 def test_the_choice_does_not_look_at_test_people(run):
@@ -72,7 +72,7 @@ def test_the_choice_does_not_look_at_test_people(run):
     test = data.rows(Split.TEST)
     codes[test] = 1 - codes[test]
     turned = Federation(replace(data, y=Attribute("linear", codes, data.y.values)), devices=3).play(Open())
-    before, after = (one.fit_head("linear", heads=ALL, draws=100)[0] for one in (run, turned))
+    before, after = (played.fit_head("linear", heads=ALL, draws=100)[0] for played in (run, turned))
     assert before.heads == after.heads
     assert before.head == after.head
     assert after.accuracy.estimate == pytest.approx(1 - before.accuracy.estimate)

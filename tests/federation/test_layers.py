@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedveil.core.errors import InputError
-from fedveil.federation import Federation, Mean, Run
+from fedveil.federation import Federation, Mean, begin
 from fedveil.federation.stacked.mlp import StackedMLP, Step
 from fedveil.federation.stacked.network import StackedNetwork
 from fedveil.games import SGD, FedAvg
@@ -267,7 +267,7 @@ def test_a_last_batch_of_one_leaves_running_statistics_alone(make_data, sizes):
     build = STACKED["batch norm"][1]
     for engine in ("plain", "stacked"):
         federation = Federation(make_data(1), sizes((1,)), engine=engine, dtype="float64")
-        run = Run(federation, FedAvg(network=lambda g: build())).play(2)
+        run = begin(federation, FedAvg(network=lambda g: build())).play(2)
         entry = run.layouts["model"].buffers[0]
         assert torch.equal(run.shared["model"][entry.start : entry.stop], torch.zeros(5, dtype=torch.float64))
         assert run.shared["model"].isfinite().all()
@@ -305,7 +305,7 @@ def test_random_layers_that_engines_would_draw_differently_are_refused(make_data
     for layer in (nn.AlphaDropout(0.5), nn.Dropout1d(0.5), nn.RReLU(), Own()):
         for engine in ("plain", "stacked"):
             with pytest.raises(InputError, match=r"not supported|global random state") as fault:
-                Run(
+                begin(
                     Federation(make_data(), 3, engine=engine),
                     FedAvg(network=lambda g, layer=layer: nn.Sequential(layer, nn.Linear(4, 3))),
                 )
@@ -314,12 +314,12 @@ def test_random_layers_that_engines_would_draw_differently_are_refused(make_data
 
 def test_batch_norm_without_a_rate_is_refused(make_data):
     with pytest.raises(InputError, match="momentum=None"):
-        Run(Federation(make_data(), 3), FedAvg(network=lambda g: nn.Sequential(nn.BatchNorm1d(4, momentum=None))))
+        begin(Federation(make_data(), 3), FedAvg(network=lambda g: nn.Sequential(nn.BatchNorm1d(4, momentum=None))))
 
 
 def test_dropout_drops_in_training_only(make_data):
     network = nn.Sequential(nn.Linear(4, 50), nn.Dropout(0.5), nn.Linear(50, 3))
-    run = Run(Federation(make_data(), 3), FedAvg(network=lambda g: network))
+    run = begin(Federation(make_data(), 3), FedAvg(network=lambda g: network))
     outputs = [run.model().of_x(run.game.outputs, run.tensors["x"], run.federation.data.rows(0)) for _ in range(2)]
     assert torch.equal(*outputs)
     assert StackedNetwork(run.seats["model"].template).path == "stacked"

@@ -8,7 +8,7 @@ from torch import nn
 from fedveil.attacks import panel
 from fedveil.core.errors import InputError
 from fedveil.data import ByGroup, load
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, Run, begin
 from fedveil.games import SGD, AdversarialTraining, FedAvg
 from fedveil.shields import Kind, Shield
 from fedveil.view import Capability
@@ -97,10 +97,10 @@ def test_parameters_and_statistics_are_what_the_device_ended_with(data):
 
 def test_shadows_survive_a_checkpoint(data, tmp_path):
     game, federation = FedAvg(hidden=(4,), batch_size=16), Federation(data, devices=6)
-    run = Run(federation, game).play(2, record=[1, 2], shadows=5, checkpoint=tmp_path / "run")
+    run = begin(federation, game).play(2, record=[1, 2], shadows=5, checkpoint=tmp_path / "run")
     again = Run.load(tmp_path / "run", federation, game)
-    for one, other in zip(run.shadows, again.shadows, strict=True):
-        assert torch.equal(one[2], other[2])
+    for first, other in zip(run.shadows, again.shadows, strict=True):
+        assert torch.equal(first[2], other[2])
     view = again.view("parameters")
     np.testing.assert_array_equal(view.victims.vectors, run.view("parameters").victims.vectors)
 
@@ -111,8 +111,8 @@ def test_updates_of_devices_with_one_person_each_give_the_attribute_away():
     )
     run = Federation(data, ByGroup()).play(FedAvg(hidden=(8,), optimiser=SGD(0.1)), rounds=0)
     run.play(1, record=[1], shadows=120)
-    found = panel(["logistic"], draws=100).judge(run.view("updates"))
-    assert found.worst.balanced_accuracy.estimate > 0.7
+    judgement = panel(["logistic"], draws=100).judge(run.view("updates"))
+    assert judgement.worst.balanced_accuracy.estimate > 0.7
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Rounds, stages and records of a run."""
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,8 @@ from torch import nn
 
 from fedveil.core.models import mlp
 from fedveil.data.partition import Dirichlet
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, Run, begin
+from fedveil.federation.work import work_of
 from fedveil.games import SGD, Adam, AdversarialTraining, Autoencoder, FedAvg, Game, Move, Player, Stage, cross_entropy
 
 ENGINES = pytest.mark.parametrize("engine", ["plain", "stacked"])
@@ -63,7 +64,7 @@ def test_players_may_change_roles_between_stages(make_data, play_both, gap, shar
 
 @ENGINES
 def test_a_game_that_shares_nothing_sends_nothing_and_nobody_is_silent(make_data, engine):
-    run = Run(Federation(make_data(), 3, engine=engine), Roles((frozenset(),)))
+    run = begin(Federation(make_data(), 3, engine=engine), Roles((frozenset(),)))
     before = {name: state.clone() for name, state in run.shared.items()}
     run.play()
     assert [(record.devices, record.silent, record.bytes_up) for record in run.history] == [(3, 0, 0)] * 2
@@ -82,13 +83,13 @@ def test_a_game_that_shares_nothing_sends_nothing_and_nobody_is_silent(make_data
 def test_a_local_player_trains_on_as_if_rounds_did_not_exist(make_data, sizes, engine, ours, theirs):
     data = make_data(10)
     federation = Federation(data, sizes((10,)), engine=engine, dtype="float64")
-    run = Run(federation, Roles((frozenset(), frozenset(), frozenset()), ours))
+    run = begin(federation, Roles((frozenset(), frozenset(), frozenset()), ours))
     model = nn.Sequential(*(run.seats[name].template for name in ("encoder", "head")))
     model = copy.deepcopy(model).double()
     optimiser = theirs(model.parameters())
     for stage in run.stages:
         for number in (1, 2):
-            for rows in run.work(stage, number, np.arange(1)).batches(0):
+            for rows in work_of(run, stage, number, np.arange(1)).batches(0):
                 rows = rows[rows >= 0]
                 optimiser.zero_grad()
                 x, y = torch.from_numpy(data.x[rows]).double(), torch.from_numpy(data.y.codes[rows])
@@ -97,34 +98,34 @@ def test_a_local_player_trains_on_as_if_rounds_did_not_exist(make_data, sizes, e
     run.play()
     for name, part in zip(("encoder", "head"), model, strict=True):
         expected = torch.cat([weight.detach().flatten() for weight in part.parameters()])
-        found = run.local[name].get(np.arange(1))[0, : len(expected)]
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        weights = run.local[name].get(np.arange(1))[0, : len(expected)]
+        torch.testing.assert_close(weights, expected, rtol=0, atol=1e-12)
 
 
 @ENGINES
 def test_records_and_callbacks(make_data, engine):
-    told = []
+    records = []
     run = Federation(make_data(), 4, engine=engine).play(
-        AdversarialTraining(hidden=(3,), width=2, batch_size=5), 3, callbacks=[told.append]
+        AdversarialTraining("sex", hidden=(3,), width=2, batch_size=5), 3, callbacks=[records.append]
     )
-    assert told == run.history
-    assert [record.round for record in told] == [1, 2, 3]
-    assert set(told[0].losses) == {"adversary", "encoder+head"}
+    assert records == run.history
+    assert [record.round for record in records] == [1, 2, 3]
+    assert set(records[0].losses) == {"adversary", "encoder+head"}
     sent = run.layouts["encoder"].size + run.layouts["head"].size
-    assert told[0].bytes_up == 4 * sent * 4
-    assert told[0].as_dict()["stage"] == "main"
+    assert records[0].bytes_up == 4 * sent * 4
+    assert records[0].as_dict()["stage"] == "main"
 
 
 @ENGINES
 def test_recorded_updates_are_what_moved_the_server(make_data, engine):
-    run = Run(Federation(make_data(), 4, engine=engine, dtype="float64"), Roles((frozenset({"encoder", "head"}),)))
+    run = begin(Federation(make_data(), 4, engine=engine, dtype="float64"), Roles((frozenset({"encoder", "head"}),)))
     before = {name: state.clone() for name, state in run.shared.items()}
     run.play(record=[1])
     ((number, devices, updates),) = run.recorded
     assert number == 1
     assert devices.tolist() == [0, 1, 2, 3]
     weights = torch.tensor(run.federation.partition.sizes / 40)
-    one_round = Run(run.federation, run.game)
+    one_round = begin(run.federation, run.game)
     one_round._round(run.stages[0], ())
     moved = torch.cat([one_round.shared[name] - before[name] for name in before])
     torch.testing.assert_close(weights @ updates, moved)
@@ -143,17 +144,17 @@ def test_devices_without_records_take_no_part(make_data, play_both, gap):
     "game", [FedAvg(hidden=(8,), optimiser=SGD(0.3)), Autoencoder(hidden=(8,), width=3, optimiser=Adam(0.01))]
 )
 def test_games_learn(make_data, game):
-    run = Run(Federation(make_data(200), 5), game).play(15)
+    run = begin(Federation(make_data(200), 5), game).play(15)
     first, last = (next(iter(run.history[i].losses.values())) for i in (0, -1))
     assert last < 0.95 * first
 
 
 def test_batches_are_shuffled_anew_for_every_epoch_round_device_and_stage(make_data, sizes):
     federation = Federation(make_data(40), sizes((20, 20)), local_epochs=[2, 2])
-    run = Run(federation, Roles((frozenset(), frozenset())))
+    run = begin(federation, Roles((frozenset(), frozenset())))
     orders = {
         (i, number, device, epoch): tuple(
-            (run.work(stage, number, np.arange(2)).batches(device).reshape(2, -1)[epoch] - 20 * device).tolist()
+            (work_of(run, stage, number, np.arange(2)).batches(device).reshape(2, -1)[epoch] - 20 * device).tolist()
         )
         for i, stage in enumerate(run.stages)
         for number in (1, 2)
@@ -165,8 +166,8 @@ def test_batches_are_shuffled_anew_for_every_epoch_round_device_and_stage(make_d
 
 
 def test_a_huge_batch_size_costs_no_memory(make_data):
-    run = Run(Federation(make_data(), 4), FedAvg(hidden=(3,), batch_size=10**12))
-    assert run.work(run.stages[0], 1, np.arange(4)).batches(0).shape == (1, 10)
+    run = begin(Federation(make_data(), 4), FedAvg(hidden=(3,), batch_size=10**12))
+    assert work_of(run, run.stages[0], 1, np.arange(4)).batches(0).shape == (1, 10)
     run.play(1)
 
 
@@ -175,6 +176,24 @@ def test_arrays_that_torch_cannot_share_are_copied(make_data):
     x = data.x.copy()
     x.flags.writeable = False
     data = replace(data, x=x, y=replace(data.y, codes=data.y.codes[::-1]))
-    run = Run(Federation(data, 3), FedAvg(hidden=(3,))).play(1)
+    run = begin(Federation(data, 3), FedAvg(hidden=(3,))).play(1)
     np.testing.assert_array_equal(run.tensors["x"].numpy(), x)
     np.testing.assert_array_equal(run.tensors["y"].numpy(), data.y.codes)
+
+
+def test_a_run_only_stores_what_begin_has_made(make_data):
+    """Its constructor calls nothing: state of another run makes an equal run, without a shield or a rehearsal."""
+    run = begin(Federation(make_data(), 4), FedAvg(hidden=(3,)))
+    state = {each.name: getattr(run, each.name) for each in fields(Run)}
+    copied = Run(**state)
+    assert all(getattr(copied, name) is value for name, value in state.items())
+
+
+def test_reprs_take_one_line(make_data):
+    federation = Federation(make_data(), 4, fraction=0.5, seed=3)
+    assert repr(federation) == (
+        "Federation('data', records=48, devices=4, fraction=0.5, shield='none', engine='stacked', seed=3)"
+    )
+    run = federation.begin(FedAvg(hidden=(3,)))
+    assert repr(run) == "Run('fedavg', data='data', devices=4, rounds=0, shield='none')"
+    assert repr(run.play(2)) == "Run('fedavg', data='data', devices=4, rounds=2, shield='none')"

@@ -6,7 +6,7 @@ import pytest
 from fedveil.core.errors import InputError
 from fedveil.data import Dirichlet, Split, load
 from fedveil.federation import Federation
-from fedveil.federation.update_features import device_labels, feature_view, unusual_value
+from fedveil.federation.recording import device_labels, feature_view, unusual_value
 from fedveil.games import FedAvg
 
 
@@ -37,10 +37,10 @@ def test_one_vector_per_device_is_the_mean_over_its_rounds(run):
     view, by_device = feature_view(run, "last"), feature_view(run, "last", by_device=True)
     for pool, means in zip(pools(view), pools(by_device), strict=True):
         assert means.groups.tolist() == sorted(set(pool.groups.tolist()))
-        for place, sender in enumerate(means.groups):
+        for row, sender in enumerate(means.groups):
             mine = pool.groups == sender
-            np.testing.assert_allclose(means.vectors[place], pool.vectors[mine].mean(axis=0), atol=1e-12)
-            assert means.attributes["u"].codes[place] == pool.attributes["u"].codes[mine][0]
+            np.testing.assert_allclose(means.vectors[row], pool.vectors[mine].mean(axis=0), atol=1e-12)
+            assert means.attributes["u"].codes[row] == pool.attributes["u"].codes[mine][0]
 
 
 def test_the_majority_is_the_sender_s_own(run):
@@ -53,15 +53,15 @@ def test_the_majority_is_the_sender_s_own(run):
 def test_more_than_usual_differs_where_the_majority_does_not():
     data = load("synthetic", target="y", sensitive="u", n=3000, bits=0.5)
     run = Federation(data, devices=30).play(FedAvg(hidden=(4,)), rounds=1, record=[1])
-    view = feature_view(run, asked="more than usual")
+    view = feature_view(run, question="more than usual")
     usual = data.attribute("u").take(data.rows(Split.TRAIN)).counts
     usual = usual / usual.sum()
     codes = []
     for pool in pools(view):
         for sender, code in zip(pool.groups, pool.attributes["u"].codes, strict=True):
-            own = data.attribute("u").take(run.federation.partition.device(int(sender))).counts
+            counts = data.attribute("u").take(run.federation.partition.device(int(sender))).counts
             codes.append(code)
-            assert code == int((own / own.sum() - usual).argmax())
+            assert code == int((counts / counts.sum() - usual).argmax())
     assert 5 < sum(codes) < 25
 
 
@@ -73,15 +73,15 @@ def test_a_value_nobody_has_is_never_unusual():
 def test_shadows_and_senders_without_a_value_have_labels_of_their_own():
     data = load("synthetic", target="y", sensitive="u", n=900, bits=0.5)
     run = Federation(data, devices=8).play(FedAvg(hidden=(4,)), rounds=1, record=[1], shadows=6)
-    labels = device_labels(run, "u", np.arange(8, 14), lambda own, everybody: int(own.argmax()))
+    labels = device_labels(run, "u", np.arange(8, 14), lambda counts, population: int(counts.argmax()))
     assert labels.codes.tolist() == [int(data.attribute("u").take(rows).counts.argmax()) for rows in run.shadow_rows]
     run.federation.data.attributes["u"].codes[run.federation.partition.device(3)] = -1
-    assert device_labels(run, "u", np.array([3]), lambda own, everybody: 0).codes.tolist() == [-1]
+    assert device_labels(run, "u", np.array([3]), lambda counts, population: 0).codes.tolist() == [-1]
 
 
 def test_bad_input_is_one_line(run):
-    with pytest.raises(InputError, match="asked must be"):
-        feature_view(run, asked="minority")
+    with pytest.raises(InputError, match="question must be"):
+        feature_view(run, question="minority")
     with pytest.raises(InputError, match="no features"):
         feature_view(run, "all")
     data = load("synthetic", target="y", sensitive="u", n=300)

@@ -44,13 +44,13 @@ class _Grid:
 
 
 def _record(step: float) -> ArrayRecord:
-    return ArrayRecord({name: Array(np.asarray(own + np.float32(step))) for name, own in WEIGHTS.items()})
+    return ArrayRecord({name: Array(np.asarray(array + np.float32(step))) for name, array in WEIGHTS.items()})
 
 
 def _asked(strategy: FedAvg, number: int, nodes: list[int]) -> list[Message]:
     messages = list(strategy.configure_train(number, _record(0), ConfigRecord(), _Grid(nodes)))  # type: ignore[arg-type]
-    for place, message in enumerate(messages):
-        message.metadata.__dict__["_message_id"] = f"m{number}-{place}"
+    for index, message in enumerate(messages):
+        message.metadata.__dict__["_message_id"] = f"m{number}-{index}"
     return messages
 
 
@@ -61,8 +61,8 @@ def _answer(message: Message, content: RecordDict) -> Message:
 
 
 def _strategy(folder: Path, nodes: int) -> FedAvg:
-    own = FedAvg(min_train_nodes=nodes, min_available_nodes=nodes, min_evaluate_nodes=nodes)
-    return capture(own, folder)  # type: ignore[return-value]
+    strategy = FedAvg(min_train_nodes=nodes, min_available_nodes=nodes, min_evaluate_nodes=nodes)
+    return capture(strategy, folder)  # type: ignore[return-value]
 
 
 def test_every_reply_is_kept_with_its_sender_round_and_error(tmp_path: Path) -> None:
@@ -103,8 +103,8 @@ def test_legacy_strategies_are_captured_and_aggregate_as_before(tmp_path: Path) 
         for step, client in enumerate(clients, 2)
     ]
     expected, _ = plain.aggregate_fit(1, results, [])  # type: ignore[arg-type]
-    found, _ = kept.aggregate_fit(1, results, [ValueError("lost")])
-    assert found == expected
+    aggregated, _ = kept.aggregate_fit(1, results, [ValueError("lost")])
+    assert aggregated == expected
     seen = Captured.load(tmp_path / "seen")
     assert seen.nodes == ("3", "4")
     np.testing.assert_array_equal(seen.updates, [[1, 1, 1], [2, 2, 2]])
@@ -113,7 +113,7 @@ def test_legacy_strategies_are_captured_and_aggregate_as_before(tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def captured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """60 nodes in two rounds; every second one's update leans to one side, by its attribute."""
     folder = tmp_path_factory.mktemp("capture")
     rng, strategy, nodes = np.random.default_rng(0), _strategy(folder / "seen", 60), list(range(100, 160))
@@ -122,9 +122,10 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         for message in _asked(strategy, number, nodes):
             side = 1.0 if message.metadata.dst_node_id % 2 else -1.0
             moved = {
-                key: np.asarray(own + rng.normal(size=own.shape) + side, np.float32) for key, own in WEIGHTS.items()
+                key: np.asarray(array + rng.normal(size=array.shape) + side, np.float32)
+                for key, array in WEIGHTS.items()
             }
-            arrays = ArrayRecord({key: Array(own) for key, own in moved.items()})
+            arrays = ArrayRecord({key: Array(array) for key, array in moved.items()})
             replies.append(
                 _answer(message, RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": 1})}))
             )
@@ -139,24 +140,24 @@ def test_ids_of_twenty_digits_are_read_as_they_are(tmp_path: Path) -> None:
     assert read_node_values(tmp_path / "nodes.csv", "sex") == {"18329792572047073640": "f", "5": "m"}
 
 
-def test_a_capture_is_attacked_as_a_view_and_no_node_is_on_both_sides(told: tuple[Path, Path]) -> None:
-    seen = Captured.load(told[0])
-    view = seen.view({"side": read_node_values(told[1], "side")}, seed=1)
-    known = set(view.auxiliary.groups.tolist()) | set(view.validation.groups.tolist())  # type: ignore[union-attr]
-    assert not known & set(view.victims.groups.tolist())  # type: ignore[union-attr]
+def test_a_capture_is_attacked_as_a_view_and_no_node_is_on_both_sides(captured: tuple[Path, Path]) -> None:
+    seen = Captured.load(captured[0])
+    view = seen.view({"side": read_node_values(captured[1], "side")}, seed=1)
+    seen_groups = set(view.auxiliary.groups.tolist()) | set(view.validation.groups.tolist())  # type: ignore[union-attr]
+    assert not seen_groups & set(view.victims.groups.tolist())  # type: ignore[union-attr]
     judgement = panel("updates", seed=0).judge(view)
     assert judgement.worst.balanced_accuracy.estimate > 0.9
-    together = seen.view({"side": read_node_values(told[1], "side")}, by_node=True)
+    together = seen.view({"side": read_node_values(captured[1], "side")}, by_node=True)
     assert sum(map(len, (together.auxiliary, together.validation, together.victims))) == 60
 
 
-def test_fedveil_leak_reads_a_capture(told: tuple[Path, Path]) -> None:
-    seen, nodes = map(str, told)
+def test_fedveil_leak_reads_a_capture(captured: tuple[Path, Path]) -> None:
+    seen, nodes = map(str, captured)
     done = CliRunner().invoke(app, ["leak", seen, "--attribute", f"{nodes}:side", "--panel", "quick", "--json"])
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert found["worst"]["balanced_accuracy"]["estimate"] > 0.9
-    assert found["prior"]["estimate"] == pytest.approx(0.5, abs=0.1)
+    answer = json.loads(done.stdout)
+    assert answer["worst"]["balanced_accuracy"]["estimate"] > 0.9
+    assert answer["prior"]["estimate"] == pytest.approx(0.5, abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -167,19 +168,23 @@ def test_fedveil_leak_reads_a_capture(told: tuple[Path, Path]) -> None:
         (["--given", "side"], "--given"),
     ],
 )
-def test_options_for_tables_are_refused_for_a_capture(told: tuple[Path, Path], more: list[str], message: str) -> None:
+def test_options_for_tables_are_refused_for_a_capture(
+    captured: tuple[Path, Path], more: list[str], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
-        CliRunner().invoke(app, ["leak", str(told[0]), "--attribute", f"{told[1]}:side", *more], catch_exceptions=False)
+        CliRunner().invoke(
+            app, ["leak", str(captured[0]), "--attribute", f"{captured[1]}:side", *more], catch_exceptions=False
+        )
 
 
-def test_faults_are_told_in_one_line(told: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="but no capture"):
+def test_faults_are_told_in_one_line(captured: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="but not a capture"):
         Captured.load(tmp_path)
-    with pytest.raises(InputError, match="holds something already"):
-        capture(FedAvg(), told[0])
-    with pytest.raises(InputError, match="is no Flower strategy"):
+    with pytest.raises(InputError, match="is not empty"):
+        capture(FedAvg(), captured[0])
+    with pytest.raises(InputError, match="is not a Flower strategy"):
         capture(object(), tmp_path / "new")  # type: ignore[call-overload]
-    seen = Captured.load(told[0])
+    seen = Captured.load(captured[0])
     with pytest.raises(InputError, match="none of its 1 nodes has sent an update"):
         seen.view({"side": {"5": "left"}})
     twice = tmp_path / "twice.csv"

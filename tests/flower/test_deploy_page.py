@@ -26,14 +26,14 @@ def test_certificates_and_keys_are_made_and_hold(tmp_path: Path) -> None:
     for block in BLOCKS:
         if "openssl" in block or "ssh-keygen" in block:
             subprocess.run(["bash", "-e", "-c", block], cwd=tmp_path, check=True, capture_output=True)
-    made = tmp_path / "certificates"
+    folder = tmp_path / "certificates"
     subprocess.run(
-        ["openssl", "verify", "-CAfile", "ca.crt", "-verify_ip", "127.0.0.1", "server.pem"], cwd=made, check=True
+        ["openssl", "verify", "-CAfile", "ca.crt", "-verify_ip", "127.0.0.1", "server.pem"], cwd=folder, check=True
     )
-    ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(made / "server.pem", made / "server.key")
+    ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(folder / "server.pem", folder / "server.key")
     key = load_ssh_private_key((tmp_path / "site-1" / "key").read_bytes(), password=None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
-    assert (made / "server.key").stat().st_mode & 0o077 == 0
+    assert (folder / "server.key").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("command", ["flower-superlink", "flower-supernode", "flwr run"])
@@ -46,14 +46,14 @@ def test_flower_knows_the_page_s_options(command: str) -> None:
         capture_output=True,
         text=True,
     ).stdout
-    known = set(re.findall(r"--[a-z][a-z-]+", shown))
+    options = set(re.findall(r"--[a-z][a-z-]+", shown))
     used = set()
     for block in BLOCKS:
         for line in block.replace("\\\n", " ").splitlines():
             if line.startswith(command):
                 used |= set(re.findall(r"(?<=\s)--[a-z][a-z-]+", line))
     assert used
-    assert used <= known
+    assert used <= options
 
 
 def _quiet() -> dict[str, str]:

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from fedveil.core.errors import InputError
-from fedveil.flower.app_run import read_log
 from fedveil.flower.captured import Captured
 from fedveil.flower.ledger import Ledger
-from fedveil.flower.loopback import Loopback, Node
+from fedveil.flower.loopback import Loopback, Node, read_log
 
 GUARDED = Path(__file__).parent / "apps" / "guarded"
 SPARSIFY = 'shield = {kind = "sparsify", p = 0.9}'
@@ -41,8 +40,8 @@ def deployment(folder: Path) -> Iterator[Loopback]:
         _site(sites / "doomed", SPARSIFY, **{"stop-in-round": 2, "marker": str(folder / "busy")}),
         _site(sites / "careless", None),
     ]
-    with Loopback(folder / "loopback", nodes=nodes, authenticate=True) as own:
-        yield own
+    with Loopback(folder / "loopback", nodes=nodes, authenticate=True) as loopback:
+        yield loopback
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +91,14 @@ def _nothing_unshielded_has_left(seen: Captured, names: dict[str, Node]) -> None
         sizes = np.unique(np.abs(update).round(6))
         assert len(sizes) <= 2  # two bits: −m, 0, m
         assert len(np.unique(np.sign(update))) >= 2
-    known = {str(names[name].id) for name in ("steady", "doomed", "late")}
-    assert set(seen.nodes) <= known
+    expected = {str(names[name].id) for name in ("steady", "doomed", "late")}
+    assert set(seen.nodes) <= expected
 
 
 def _a_node_without_a_policy_sends_a_fixed_sentence_and_nothing_else(seen: Captured, names: dict[str, Node]) -> None:
-    own = [reply for reply in seen.replies if reply["node"] == str(names["careless"].id)]
-    assert own
-    for reply in own:
+    replies = [reply for reply in seen.replies if reply["node"] == str(names["careless"].id)]
+    assert replies
+    for reply in replies:
         assert reply["row"] is None
         assert reply["figures"] == {}
         assert reply["error"].endswith("fedveil: nothing was sent: the site's policy is missing or cannot be used")
@@ -107,9 +106,9 @@ def _a_node_without_a_policy_sends_a_fixed_sentence_and_nothing_else(seen: Captu
 
 def _every_update_that_left_is_in_its_site_s_ledger(seen: Captured, names: dict[str, Node], folder: Path) -> None:
     for name in ("steady", "doomed", "late"):
-        known = Ledger(folder / "sites" / name / "ledger.jsonl", 1.0).read()
+        reading = Ledger(folder / "sites" / name / "ledger.jsonl", 1.0).read()
         # On a busy machine Flower starts an app's process twice for one message: paid twice, sent once.
-        assert known.count("update") >= len(_of(seen, names[name]))
+        assert reading.count("update") >= len(_of(seen, names[name]))
 
 
 def _a_node_whose_key_is_not_registered_is_not_admitted(
@@ -119,8 +118,8 @@ def _a_node_whose_key_is_not_registered_is_not_admitted(
     assert stranger.id is None
     assert stranger.process.poll() not in (None, 0)
     assert "Failed to activate SuperNode" in read_log(stranger.log)
-    asked = {node for nodes in seen.asked.values() for node in nodes}
-    assert asked == {str(names[name].id) for name in ("steady", "doomed", "careless", "late")}
+    recipients = {node for nodes in seen.asked.values() for node in nodes}
+    assert recipients == {str(names[name].id) for name in ("steady", "doomed", "careless", "late")}
     with pytest.raises(InputError, match="was not admitted"):
         deployment.wait_for(stranger)
 

@@ -74,12 +74,12 @@ def test_cohorts_of_victims_share_no_phone_and_are_told_their_majority(
     _, sums = example
     rng = np.random.default_rng(0)
     # A phone's "update" is its own number: the average of a cohort of three then says who was in it.
-    known, victims = (np.arange(count, dtype=float)[:, None] for count in (60, 30))
+    shadows, victims = (np.arange(count, dtype=float)[:, None] for count in (60, 30))
     sexes = rng.integers(2, size=30)
-    seen = sums.view((known, rng.integers(2, size=60)), (victims, sexes), 3, "cohort", 0)
+    seen = sums.view((shadows, rng.integers(2, size=60)), (victims, sexes), 3, "cohort", 0)
     assert len(seen.victims) == 10
     assert seen.victims.vectors.sum() * 3 == pytest.approx(np.arange(30).sum())
-    alone = sums.view((known, rng.integers(2, size=60)), (victims, sexes), 1, "member", 0)
+    alone = sums.view((shadows, rng.integers(2, size=60)), (victims, sexes), 1, "member", 0)
     order = alone.victims.vectors[:, 0].astype(int)
     assert sorted(order.tolist()) == list(range(30))
     np.testing.assert_array_equal(alone.victims.attributes["sex"].codes, sexes[order])

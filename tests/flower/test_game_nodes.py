@@ -12,14 +12,14 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedveil.core.errors import InputError
-from fedveil.flower import wire
+from fedveil.flower import protocol
 from fedveil.flower.mod import shield_mod
 from fedveil.flower.node import client_app
 
 
 def test_a_node_that_comes_late_and_one_that_goes(tmp_path: Path) -> None:
     path = study_file(tmp_path, GAMES["adversarial"], devices=3)
-    grid, setup, fleet, said = on_grid(path)
+    grid, setup, fleet, lines = on_grid(path)
     third = list(grid.nodes)[2]
     later = grid.nodes.pop(third)
     fleet.least = 2
@@ -33,19 +33,19 @@ def test_a_node_that_comes_late_and_one_that_goes(tmp_path: Path) -> None:
 
     run.play(3, callbacks=[after_round])
     assert [record.devices for record in run.history] == [2, 3, 2]
-    assert "device 0 is gone" in said
-    assert "device 2 is here" in said
+    assert "device 0 is gone" in lines
+    assert "device 2 is here" in lines
 
 
 def test_one_that_does_not_answer_is_left_out(tmp_path: Path) -> None:
-    grid, setup, fleet, said = on_grid(study_file(tmp_path, GAMES["adversarial"]))
+    grid, setup, fleet, lines = on_grid(study_file(tmp_path, GAMES["adversarial"]))
     run = setup.run(fleet=fleet)
     run.play(1)
     grid.mute = {list(grid.nodes)[1]}
     before = {name: state.clone() for name, state in run.shared.items()}
     run.play(2)
     assert run.history[-1].silent == 1
-    assert "device 1 did not answer in round 2" in said
+    assert "device 1 did not answer in round 2" in lines
     assert any(not torch.equal(before[name], run.shared[name]) for name in before)
 
 
@@ -61,22 +61,24 @@ def test_one_that_does_not_answer_is_left_out(tmp_path: Path) -> None:
     ],
 )
 def test_answers_that_cannot_be_used_are_left_out(spoil: object, why: str, tmp_path: Path) -> None:
-    grid, setup, fleet, said = on_grid(study_file(tmp_path, GAMES["adversarial"]))
+    grid, setup, fleet, lines = on_grid(study_file(tmp_path, GAMES["adversarial"]))
     node = next(iter(grid.nodes))
     app, context = grid.nodes[node]
 
     class Spoiling(ClientApp):
         def __call__(self, message: Message, context: object) -> Message:
             reply = app(message, context)
-            if wire.SHARED in reply.content.array_records:
-                arrays, metrics = dict(reply.content[wire.SHARED]), dict(reply.content[wire.METRICS])
+            if protocol.SHARED in reply.content.array_records:
+                arrays, metrics = dict(reply.content[protocol.SHARED]), dict(reply.content[protocol.METRICS])
                 spoil(arrays, metrics)
-                reply.content = RecordDict({wire.SHARED: ArrayRecord(arrays), wire.METRICS: MetricRecord(metrics)})
+                reply.content = RecordDict(
+                    {protocol.SHARED: ArrayRecord(arrays), protocol.METRICS: MetricRecord(metrics)}
+                )
             return reply
 
     grid.nodes[node] = (Spoiling(), context)
     run = setup.run(fleet=fleet).play(1)
-    assert [line for line in said if line.startswith("device 0: its answer in round 1 cannot be used") and why in line]
+    assert [line for line in lines if line.startswith("device 0: its answer in round 1 cannot be used") and why in line]
     assert run.history[0].silent == 1
     assert all(bool(torch.isfinite(state).all()) for state in run.shared.values())
 
@@ -89,46 +91,46 @@ def _nan(arrays: dict) -> dict:
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        ({wire.PARTITION: 7}, "device 7"),
+        ({protocol.PARTITION: 7}, "device 7"),
         ({}, "partition-id must be the device's number"),
-        ({wire.PARTITION: "0"}, "partition-id must be the device's number"),
-        ({wire.PARTITION: 0, wire.PARTITIONS: 9}, "device 0 of 9"),
-        ({wire.PARTITION: 0, wire.PARTITIONS: 2}, "another node"),
+        ({protocol.PARTITION: "0"}, "partition-id must be the device's number"),
+        ({protocol.PARTITION: 0, protocol.PARTITIONS: 9}, "device 0 of 9"),
+        ({protocol.PARTITION: 0, protocol.PARTITIONS: 2}, "another node"),
     ],
 )
 def test_nodes_that_are_no_device_take_no_part(config: dict, why: str, tmp_path: Path) -> None:
     path = study_file(tmp_path, GAMES["adversarial"])
-    grid, setup, fleet, said = on_grid(path)
+    grid, setup, fleet, lines = on_grid(path)
     grid.join(client_app(path), config)
     run = setup.run(fleet=fleet).play(1)
-    assert [line for line in said if "takes no part" in line and why in line]
+    assert [line for line in lines if "takes no part" in line and why in line]
     assert run.history[0].devices == 2
 
 
 def test_a_machine_that_was_started_anew_takes_its_device_back(tmp_path: Path) -> None:
     path = study_file(tmp_path, GAMES["adversarial"])
-    grid, setup, fleet, said = on_grid(path)
+    grid, setup, fleet, lines = on_grid(path)
     dead = next(iter(grid.nodes))
     run = setup.run(fleet=fleet)
 
     def after_round(record: object) -> None:
         if len(run.history) == 1:  # a new node with a new id, while the SuperLink still counts the dead one
             grid.mute = {dead}
-            grid.join(client_app(path), {wire.PARTITION: 0, wire.PARTITIONS: 2})
+            grid.join(client_app(path), {protocol.PARTITION: 0, protocol.PARTITIONS: 2})
         if len(run.history) == 2:
             grid.leave(dead)
 
     run.play(3, callbacks=[after_round])
     assert [record.silent for record in run.history] == [0, 1, 0]
-    assert said.count("device 0 is here") == 2
+    assert lines.count("device 0 is here") == 2
 
 
 def test_why_a_node_does_not_say_which_device_it_is_is_told(tmp_path: Path) -> None:
     path = study_file(tmp_path, GAMES["adversarial"])
-    grid, setup, fleet, said = on_grid(path)
-    grid.join(client_app(path, mods=[shield_mod()]), {wire.PARTITION: 0, wire.PARTITIONS: 2})
+    grid, setup, fleet, lines = on_grid(path)
+    grid.join(client_app(path, mods=[shield_mod()]), {protocol.PARTITION: 0, protocol.PARTITIONS: 2})
     setup.run(fleet=fleet).play(1)
-    assert [line for line in said if "takes no part" in line and "the site's policy is missing" in line]
+    assert [line for line in lines if "takes no part" in line and "the site's policy is missing" in line]
 
 
 @pytest.mark.parametrize("fault", ["error", "mute"])

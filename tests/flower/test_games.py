@@ -16,14 +16,14 @@ from flwr.supercore.constant import SUPERLINK_DEFAULT_CLIENT_ADDRESS
 from fedveil.config.cells import load_data
 from fedveil.core.errors import InputError
 from fedveil.data.attribute_data import Split
-from fedveil.federation.layout import segments_of
-from fedveil.flower import wire
-from fedveil.flower.fleet import FlowerFleet
+from fedveil.federation.exchange import segments_of
+from fedveil.flower import protocol
 from fedveil.flower.mod import shield_mod
 from fedveil.flower.new_app import METRICS, write_app
 from fedveil.flower.node import client_app
-from fedveil.flower.setup import Setup
-from fedveil.flower.study_cell import _alone
+from fedveil.flower.protocol import Setup
+from fedveil.flower.server import FlowerFleet
+from fedveil.flower.study_cell import single_cell
 from fedveil.shields.unread import Unread, save_unreading
 
 
@@ -75,11 +75,11 @@ def test_a_shields_secret_is_kept_between_messages(tmp_path: Path) -> None:
     first.play(1, record=[1])
     updates = first.recorded[0][2]
     codes = {"u": np.arange(len(updates)) % 2}
-    made = Unread(0.3, noise="means").fitted(updates, codes, segments_of(first, first.stages[-1]))
-    assert made.fit_ is not None
-    save_unreading(made.fit_, tmp_path / "fit.safetensors")
+    shield = Unread(0.3, noise="means").fitted(updates, codes, segments_of(first, first.stages[-1]))
+    assert shield.fit_ is not None
+    save_unreading(shield.fit_, tmp_path / "fit.safetensors")
     shield = {"kind": "unread", "relative": 0.3, "noise": "means", "fit": str(tmp_path / "fit.safetensors")}
-    found = []
+    runs = []
     for sticky in (True, False):
         more = {"shield": {**shield, "sticky": sticky}}
         home = at_home(tmp_path, GAMES["adversarial"], **more)
@@ -88,8 +88,8 @@ def test_a_shields_secret_is_kept_between_messages(tmp_path: Path) -> None:
         assert [record.silent for record in run.history] == [0, 0]
         for player in home.shared:
             torch.testing.assert_close(run.shared[player], home.shared[player], atol=1e-9, rtol=0)
-        found.append(home.shared)
-    assert any(not torch.equal(found[0][player], found[1][player]) for player in found[0])
+        runs.append(home.shared)
+    assert any(not torch.equal(runs[0][player], runs[1][player]) for player in runs[0])
 
 
 def test_damage_is_told_only_by_nodes_that_reveal(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_files_that_a_study_names_are_found_by_nodes_elsewhere(tmp_path: Path, m
     more = {"shield": {"kind": "recup", "zoos": ["one.safetensors"]}, "strengths": [0.1, 0.2]}
     more |= {"varies": "shield.budget", "at": {0.2: {"shield.zoos": "two.safetensors"}}}
     study = Setup.read(study_file(tmp_path, GAMES["adversarial"], **more), {}).study
-    write_app(tmp_path / "app", _alone(study, study.methods[0], 0.2, 3, 2))
+    write_app(tmp_path / "app", single_cell(study, study.methods[0], 0.2, 3, 2))
     setup = Setup.read(tmp_path / "app" / "fedveil_app" / "study.yaml", {})
     assert (setup.strength, setup.seed) == (0.2, 3)
     assert setup.method.shield.settings["zoos"] == [str(tmp_path / "one.safetensors")]
@@ -150,10 +150,10 @@ def test_a_nodes_own_records(tmp_path: Path) -> None:
     whole = load_data(setup.study, 0)
     home = setup.run()
     grid = DirectGrid()
-    for place in range(2):
-        own = np.sort(np.concatenate([home.federation.partition.device(place), whole.rows(Split.VALIDATION)]))
-        grid.join(client_app(path, data=lambda context, own=own: whole.take(own)), {wire.PARTITION: place})
-    fleet = FlowerFleet(grid, least=2, seconds=0.1, say=[].append)
+    for device in range(2):
+        rows = np.sort(np.concatenate([home.federation.partition.device(device), whole.rows(Split.VALIDATION)]))
+        grid.join(client_app(path, data=lambda context, rows=rows: whole.take(rows)), {protocol.PARTITION: device})
+    fleet = FlowerFleet(grid, least=2, seconds=0.1, report=[].append)
     run = setup.run(fleet=fleet).play(1)
     assert run.history[0].devices == 2
     assert any(not torch.equal(run.shared[name], home.shared[name]) for name in home.shared)
@@ -163,8 +163,8 @@ def test_a_server_that_asks_for_what_there_is_not(tmp_path: Path) -> None:
     path = study_file(tmp_path, GAMES["adversarial"])
     grid, setup, _, _ = on_grid(path)
     run = setup.run()
-    order = wire.order(run, run.stages[0], 1)
-    order.config_records[wire.ORDER]["stage"] = 9
+    order = protocol.order(run, run.stages[0], 1)
+    order.config_records[protocol.ORDER]["stage"] = 9
     node = next(iter(grid.nodes))
     (reply,) = grid.send_and_receive([Message(order, dst_node_id=node, message_type="train")])
     assert reply.has_error()
@@ -191,7 +191,7 @@ def test_run_configs_name_a_cell(tmp_path: Path) -> None:
 
 def test_a_sites_policy_holds_for_games_too(tmp_path: Path) -> None:
     path = study_file(tmp_path, GAMES["adversarial"])
-    grid, setup, fleet, said = on_grid(path, reveal=False)
+    grid, setup, fleet, lines = on_grid(path, reveal=False)
     listed = ", ".join(f'"{name}"' for name in METRICS)
     policy = tmp_path / "policy.toml"
     policy.write_text(f'shield = {{kind = "sparsify", p = 0.9}}\nmetrics = [{listed}]\n[budget]\nmessages = 1\n')
@@ -208,7 +208,7 @@ def test_a_sites_policy_holds_for_games_too(tmp_path: Path) -> None:
     assert shares[0] == pytest.approx(0.1, abs=0.01)
     assert shares[1] > 0.9
     assert run.history[1].silent == 1
-    assert "device 0 sent nothing in round 2: fedveil: nothing was sent: the site's budget is spent" in said
+    assert "device 0 sent nothing in round 2: fedveil: nothing was sent: the site's budget is spent" in lines
 
 
 @pytest.mark.parametrize(("devices", "commands"), [(2, 2), (5, 3)])

@@ -12,9 +12,9 @@ import yaml
 
 from fedveil import studies
 from fedveil.federation.run import Run
-from fedveil.flower import wire
+from fedveil.flower import protocol
 from fedveil.flower.loopback import Loopback
-from fedveil.flower.setup import Setup
+from fedveil.flower.protocol import Setup
 
 STUDY = {
     "name": "deployed",
@@ -40,15 +40,15 @@ def written(folder: Path, **changes: object) -> Path:
 
 
 def test_a_study_on_flower_has_the_local_engines_results(tmp_path: Path) -> None:
-    found = {}
+    results = {}
     for engine in ("flower", "stacked"):
         path = written(tmp_path, federation={**STUDY["federation"], "engine": engine})
         results = studies.run(path, tmp_path / engine)
         (cell,) = [cell for cell in results.cells if cell.method == "tappfl"]
-        found[engine] = cell.result
+        results[engine] = cell.result.as_dict()
         assert not (cell.folder / "flower").exists()
-    assert _numbers(found["flower"]) == pytest.approx(_numbers(found["stacked"]), abs=1e-4, nan_ok=True)
-    assert len(_numbers(found["flower"])) > 50
+    assert _numbers(results["flower"]) == pytest.approx(_numbers(results["stacked"]), abs=1e-4, nan_ok=True)
+    assert len(_numbers(results["flower"])) > 50
 
 
 @pytest.mark.slow  # a minute for each; the same games are played on an in-process grid in test_games.py
@@ -63,7 +63,7 @@ def test_an_app_that_was_written_plays_a_method(method: str, tmp_path: Path) -> 
         check=True,
     )
     assert str(app / "pyproject.toml") in done.stdout
-    nodes = [{wire.PARTITION: place, wire.PARTITIONS: 2, wire.REVEAL: True} for place in range(2)]
+    nodes = [{protocol.PARTITION: device, protocol.PARTITIONS: 2, protocol.REVEAL: True} for device in range(2)]
     out = tmp_path / "out"
     with Loopback(tmp_path / "processes", nodes) as loopback:
         loopback.run_app(app, {"method": method, "out": str(out), "reveal": True}, timeout=400)
@@ -79,10 +79,10 @@ def test_an_app_that_was_written_plays_a_method(method: str, tmp_path: Path) -> 
     ]
 
 
-def _numbers(found: object) -> list[float]:
+def _numbers(value: object) -> list[float]:
     """Return all numbers of a nested result, in order."""
-    if isinstance(found, dict):
-        return [number for name in sorted(found) if name != "cell" for number in _numbers(found[name])]
-    if isinstance(found, list):
-        return [number for one in found for number in _numbers(one)]
-    return [float(found)] if isinstance(found, int | float) and not isinstance(found, bool) else []
+    if isinstance(value, dict):
+        return [number for name in sorted(value) if name != "cell" for number in _numbers(value[name])]
+    if isinstance(value, list):
+        return [number for item in value for number in _numbers(item)]
+    return [float(value)] if isinstance(value, int | float) and not isinstance(value, bool) else []

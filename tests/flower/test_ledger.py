@@ -32,12 +32,12 @@ ENTRIES = 4
 
 def write(ledger: Ledger, entries: int = 1) -> None:
     with ledger.claimed():
-        known = ledger.read()
-        ledger.begin(known)
+        reading = ledger.read()
+        ledger.begin(reading)
         for _ in range(entries):
-            number = len(known.entries) + 1
-            known = ledger.append(
-                known,
+            number = len(reading.entries) + 1
+            reading = ledger.append(
+                reading,
                 run=2**63 + 1,
                 message=f"message-{number}",
                 kind="update",
@@ -69,22 +69,22 @@ def files(entries: int) -> tuple[bytes, bytes]:
 
 
 def noticed(ledger: Ledger) -> str:
-    with pytest.raises(LedgerError) as told:
+    with pytest.raises(LedgerError) as refusal:
         Ledger(ledger.path).read()
-    assert "\n" not in str(told.value)
-    return str(told.value)
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
 
 
 def test_entries_are_read_as_they_were_written() -> None:
     with written() as ledger:
-        found = Ledger(ledger.path).read()
-        assert [entry.number for entry in found.entries] == [1, 2, 3, 4]
-        assert found.entries[0].previous == START
-        for before, after in zip(found.entries, found.entries[1:], strict=False):
+        reading = Ledger(ledger.path).read()
+        assert [entry.number for entry in reading.entries] == [1, 2, 3, 4]
+        assert reading.entries[0].previous == START
+        for before, after in zip(reading.entries, reading.entries[1:], strict=False):
             assert after.previous == before.hash
-        assert found.costs == [Cost("gaussian", 0.5)] * 4
-        assert (found.count("update"), found.count("figures")) == (4, 0)
-        assert found.size == ledger.path.stat().st_size
+        assert reading.costs == [Cost("gaussian", 0.5)] * 4
+        assert (reading.count("update"), reading.count("figures")) == (4, 0)
+        assert reading.size == ledger.path.stat().st_size
 
 
 @given(st.data())
@@ -92,8 +92,8 @@ def test_any_byte_that_is_edited_is_noticed(data: st.DataObject) -> None:
     with written() as ledger:
         file = data.draw(st.sampled_from([ledger.path, ledger.head]))
         content = bytearray(file.read_bytes())
-        place = data.draw(st.integers(0, len(content) - 1))
-        content[place] ^= data.draw(st.integers(1, 255))
+        index = data.draw(st.integers(0, len(content) - 1))
+        content[index] ^= data.draw(st.integers(1, 255))
         file.write_bytes(content)
         noticed(ledger)
 
@@ -103,9 +103,11 @@ def test_lines_that_are_dropped_doubled_or_reordered_are_noticed(data: st.DataOb
     with written() as ledger:
         lines = ledger.path.read_bytes().splitlines(keepends=True)
         chosen = data.draw(
-            st.lists(st.integers(0, ENTRIES - 1), max_size=ENTRIES + 2).filter(lambda own: own != list(range(ENTRIES)))
+            st.lists(st.integers(0, ENTRIES - 1), max_size=ENTRIES + 2).filter(
+                lambda order: order != list(range(ENTRIES))
+            )
         )
-        ledger.path.write_bytes(b"".join(lines[place] for place in chosen))
+        ledger.path.write_bytes(b"".join(lines[number] for number in chosen))
         noticed(ledger)
 
 
@@ -161,9 +163,9 @@ def test_work_that_was_cut_off_counts_one_too_many_and_never_one_too_few() -> No
         head = ledger.head.read_bytes()
         write(ledger)
         ledger.head.write_bytes(head)  # a crash between entry and head: the entry counts
-        found = Ledger(ledger.path).read()
-        assert len(found.entries) == 3
-        assert found.ahead
+        reading = Ledger(ledger.path).read()
+        assert len(reading.entries) == 3
+        assert reading.ahead
         write(Ledger(ledger.path))
         assert len(Ledger(ledger.path).read().entries) == 4
         ledger.head.write_bytes(head)  # two entries that the head does not know are none of a crash
@@ -204,8 +206,10 @@ def test_a_claim_inside_a_claim_is_refused_at_once() -> None:
 
 @given(st.lists(st.floats(0.01, 3.0), min_size=1, max_size=30), st.floats(1e-9, 1e-2))
 def test_gaussian_releases_compose_exactly(amounts: list[float], delta: float) -> None:
-    found = epsilon_of([Cost("gaussian", own) for own in amounts], delta)
-    assert found == pytest.approx(gaussian_epsilon(1 / math.sqrt(sum(own**2 for own in amounts)), delta), rel=1e-9)
+    epsilon = epsilon_of([Cost("gaussian", amount) for amount in amounts], delta)
+    assert epsilon == pytest.approx(
+        gaussian_epsilon(1 / math.sqrt(sum(amount**2 for amount in amounts)), delta), rel=1e-9
+    )
 
 
 def test_equal_shields_cost_what_the_shield_itself_says() -> None:
@@ -283,9 +287,9 @@ def test_secret_noise_has_the_shields_law(shield: DPGaussian | DPLaplace, law: s
 
 
 def test_a_secret_generators_whole_state_is_random() -> None:
-    one, two = (secret_generator().get_state().numpy()[24 : 24 + 8 * 624].view(np.uint64) for _ in range(2))
-    assert (one != two).mean() > 0.99
-    assert len(np.unique(one)) > 600
+    first, second = (secret_generator().get_state().numpy()[24 : 24 + 8 * 624].view(np.uint64) for _ in range(2))
+    assert (first != second).mean() > 0.99
+    assert len(np.unique(first)) > 600
     drawn = torch.rand(20_000, generator=secret_generator(), dtype=torch.float64).numpy()
     assert stats.kstest(drawn, "uniform").pvalue > 1e-4
     # What it must not be: torch takes 32 bits of a seed, so that these two are one.
@@ -314,11 +318,11 @@ def test_who_reads_while_a_node_writes_raises_no_alarm(tmp_path: Path, monkeypat
     plain, reads = ledger_module._content, []
 
     def content(path: Path) -> bytes | None:
-        found = plain(path)
+        data = plain(path)
         reads.append(path)
         if len(reads) == 1:  # between the reader's two files
             write(node)
-        return found
+        return data
 
     monkeypatch.setattr(ledger_module, "_content", content)
     assert len(Ledger(tmp_path / "ledger.jsonl").read().entries) == 3

@@ -21,20 +21,20 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    made = Site(tmp_path, DP)
+    new_site = Site(tmp_path, DP)
     for policy in (DP, DP + "# changed\n", DP):
-        made.write(policy)
-        assert not app_of(shield_mod())(order(), made.context).has_error()
-    return made
+        new_site.write(policy)
+        assert not app_of(shield_mod())(order(), new_site.context).has_error()
+    return new_site
 
 
 def test_what_was_sent_is_told(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(str(site.ledger), "--json") == 0
     shown = capsys.readouterr()
-    told = json.loads(shown.out.splitlines()[-1])
-    assert told["holds"] is True
-    assert (told["entries"], told["updates"], told["figures"], len(told["policies"])) == (3, 3, 0, 2)
-    assert told["epsilon"] == pytest.approx(gaussian_epsilon(2.0, 1e-5, 3))
+    summary = json.loads(shown.out.splitlines()[-1])
+    assert summary["holds"] is True
+    assert (summary["entries"], summary["updates"], summary["figures"], len(summary["policies"])) == (3, 3, 0, 2)
+    assert summary["epsilon"] == pytest.approx(gaussian_epsilon(2.0, 1e-5, 3))
     assert "DPGaussian" in shown.err
     assert "The chain holds" in shown.err
 

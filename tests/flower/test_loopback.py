@@ -9,48 +9,47 @@ from pathlib import Path
 import pytest
 
 from fedveil.core.errors import InputError
-from fedveil.flower.app_run import RunningApp, tail
-from fedveil.flower.loopback import Loopback
+from fedveil.flower.loopback import Loopback, RunningApp, tail
 
 TINY = Path(__file__).parent / "apps" / "tiny"
 
 
 def _mentions(folder: Path) -> list[str]:
     """Processes that were started with something of the folder in their environment's FLWR_HOME."""
-    found = []
+    command_lines = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             environment = (process / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
         if any(entry.startswith(f"FLWR_HOME={folder}".encode()) for entry in environment):
-            found.append((process / "cmdline").read_text())
-    return found
+            command_lines.append((process / "cmdline").read_text())
+    return command_lines
 
 
-def _use_and_give_up(own: Loopback) -> None:
-    with own:
-        assert own.started[0].id is not None
-        run = own.run_app(TINY, {"num-server-rounds": 1, "min-nodes": 1}, timeout=200)
+def _use_and_give_up(loopback: Loopback) -> None:
+    with loopback:
+        assert loopback.started[0].id is not None
+        run = loopback.run_app(TINY, {"num-server-rounds": 1, "min-nodes": 1}, timeout=200)
         assert run.completed
         assert "the mean is [2.0, 2.0, 2.0]" in run.log
         with pytest.raises(InputError, match=r"ended as finished:failed; its log ends: .*told to fail"):
-            own.run_app(TINY, {"fail": True}, timeout=200)
+            loopback.run_app(TINY, {"fail": True}, timeout=200)
         # A run that is too slow is stopped, and the processes with it.
         with pytest.raises(InputError, match=r"did not end within 0\.1 s"):
-            own.run_app(TINY, timeout=0.1)
+            loopback.run_app(TINY, timeout=0.1)
         with pytest.raises(InputError, match=r"no pyproject\.toml"):
-            own.run_app(own.folder / "nowhere")
+            loopback.run_app(loopback.folder / "nowhere")
         if os.path.isdir("/proc"):
-            assert any("flower-superexec" in line for line in _mentions(own.folder))
+            assert any("flower-superexec" in line for line in _mentions(loopback.folder))
         raise RuntimeError("the body gave up")
 
 
 def test_an_app_runs_a_failing_one_is_told_and_nothing_is_left_when_the_body_raises(tmp_path: Path) -> None:
-    own = Loopback(tmp_path, nodes=[{"partition-id": 1}])
+    loopback = Loopback(tmp_path, nodes=[{"partition-id": 1}])
     with pytest.raises(RuntimeError, match="the body gave up"):
-        _use_and_give_up(own)
-    assert own.started[0].process.poll() is not None
+        _use_and_give_up(loopback)
+    assert loopback.started[0].process.poll() is not None
     if os.path.isdir("/proc"):
         assert _mentions(tmp_path) == []
 
@@ -73,10 +72,10 @@ def test_without_flower_the_line_says_what_to_install(tmp_path: Path, monkeypatc
         Loopback(tmp_path)
 
 
-def test_an_app_that_was_not_taken_shows_the_end_of_the_log(tmp_path: Path) -> None:
+def test_an_app_that_was_not_accepted_shows_the_end_of_the_log(tmp_path: Path) -> None:
     log = tmp_path / "run.log"
     log.write_text("\x1b[91mno such SuperLink\x1b[0m\n")
     ended = subprocess.Popen(["true"])
-    with pytest.raises(InputError, match="did not take the Flower app: no such SuperLink"):
+    with pytest.raises(InputError, match="did not accept the Flower app: no such SuperLink"):
         RunningApp(ended, log, "loopback", lambda *_: "").wait(10)
     assert tail("\n".join(str(line) for line in range(20))).startswith("8 | 9")

@@ -10,8 +10,16 @@ from flwr.app import RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedveil.federation.layout import Layout
-from fedveil.flower.records import Places, RecordsError, answer_of, arrays_of, came_with, check_same, content_of
+from fedveil.federation.weights import Layout
+from fedveil.flower.records import (
+    FlatLayout,
+    RecordsError,
+    answer_of,
+    arrays_of,
+    check_same,
+    content_of,
+    received_arrays,
+)
 from fedveil.updates.segments import Segment
 
 SHAPES = st.lists(st.lists(st.integers(1, 3), max_size=3).map(tuple), min_size=1, max_size=5)
@@ -23,33 +31,33 @@ def test_an_update_moves_what_came_to_what_was_reached(shapes: list[tuple[int, .
     draw = np.random.default_rng(0)
     kinds = [np.float32, *(data.draw(KINDS) for _ in shapes[1:])]
     came, reached = {}, {}
-    for place, (shape, kind) in enumerate(zip(shapes, kinds, strict=True)):
-        came[f"{place}.w"] = np.asarray(10 * draw.random(size=shape)).astype(kind)
-        reached[f"{place}.w"] = np.asarray(10 * draw.random(size=shape)).astype(kind)
-    places = Places.of(came)
+    for number, (shape, kind) in enumerate(zip(shapes, kinds, strict=True)):
+        came[f"{number}.w"] = np.asarray(10 * draw.random(size=shape)).astype(kind)
+        reached[f"{number}.w"] = np.asarray(10 * draw.random(size=shape)).astype(kind)
+    places = FlatLayout.of(came)
     left = places.moved(came, places.update(came, reached))
     assert list(left) == list(came)
-    for key, own in left.items():
-        assert own.dtype == came[key].dtype
-        assert own.shape == came[key].shape
-        if own.dtype.kind == "f":
-            precision = float(np.finfo(own.dtype).eps)
-            np.testing.assert_allclose(own, reached[key], rtol=4 * precision, atol=8 * precision)
+    for key, array in left.items():
+        assert array.dtype == came[key].dtype
+        assert array.shape == came[key].shape
+        if array.dtype.kind == "f":
+            precision = float(np.finfo(array.dtype).eps)
+            np.testing.assert_allclose(array, reached[key], rtol=4 * precision, atol=8 * precision)
         else:
-            np.testing.assert_array_equal(own, came[key])
+            np.testing.assert_array_equal(array, came[key])
 
 
 def test_no_update_leaves_weights_bit_by_bit() -> None:
     came = weights()
-    places = Places.of(came)
+    places = FlatLayout.of(came)
     left = places.moved(came, places.update(came, came))
-    for key, own in came.items():
-        assert own.tobytes() == left[key].tobytes()
+    for key, array in came.items():
+        assert array.tobytes() == left[key].tobytes()
 
 
 def test_segments_say_where_each_array_lies() -> None:
-    places = Places.of(weights())
-    assert [(own.name, own.shape, own.start, own.statistic) for own in places.segments] == [
+    places = FlatLayout.of(weights())
+    assert [(segment.name, segment.shape, segment.start, segment.statistic) for segment in places.segments] == [
         ("0.weight", (4, 3), 0, False),
         ("0.bias", (4,), 12, False),
         ("1.running_var", (4,), 16, True),
@@ -60,16 +68,16 @@ def test_a_state_is_put_in_the_order_of_fedveils_own_layout() -> None:
     network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
     layout = Layout.of(network)
     segments = tuple(
-        Segment("model", own.name, own.shape, own.start, own.start >= layout.trained)
-        for own in layout.parameters + layout.buffers
+        Segment("model", entry.name, entry.shape, entry.start, entry.start >= layout.trained)
+        for entry in layout.parameters + layout.buffers
     )
-    state = {name: own.numpy() for name, own in network.state_dict().items()}
-    zero = {name: np.zeros_like(own) for name, own in state.items()}
-    for named in (state, {f"model.{name}": own for name, own in state.items()}):
-        flat = Places.of(named, segments).update(dict(zip(named, zero.values(), strict=True)), named)
+    state = {name: array.numpy() for name, array in network.state_dict().items()}
+    zero = {name: np.zeros_like(array) for name, array in state.items()}
+    for named in (state, {f"model.{name}": array for name, array in state.items()}):
+        flat = FlatLayout.of(named, segments).update(dict(zip(named, zero.values(), strict=True)), named)
         torch.testing.assert_close(flat[0], layout.flatten(network))
     with pytest.raises(RecordsError, match=r"'2\.bias' of shape \(2,\) is missing here"):
-        Places.of({("other" if name == "2.bias" else name): own for name, own in state.items()}, segments)
+        FlatLayout.of({("other" if name == "2.bias" else name): array for name, array in state.items()}, segments)
 
 
 def test_arrays_that_are_none_are_refused() -> None:
@@ -80,7 +88,7 @@ def test_arrays_that_are_none_are_refused() -> None:
 
 def test_what_goes_out_is_new() -> None:
     content = RecordDict({"arrays": record(weights())})
-    came = came_with(content)
+    came = received_arrays(content)
     answer = answer_of(content, came)
     assert answer.arrays is not None
     check_same(came["arrays"], answer.arrays)

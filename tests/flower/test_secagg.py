@@ -33,9 +33,9 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict]
             'shield = {kind = "sparsify", p = 0.9}\nledger = "ledger.jsonl"\n[budget]\nmessages = 3\n'
         )
         nodes.append({"partition-id": number, "fedveil-policy": str(site / "policy.toml")})
-    with Loopback(folder / "loopback", nodes=nodes) as own:
+    with Loopback(folder / "loopback", nodes=nodes) as loopback:
         settings = {"capture": str(folder / "captured"), "received": str(folder / "received")}
-        run = own.run_app(SUMMED, settings, timeout=500)
+        run = loopback.run_app(SUMMED, settings, timeout=500)
     assert "the rounds are over" in run.log
     replies = [json.loads(file.read_text()) for file in sorted((folder / "received").glob("*.json"))]
     return folder, replies, Captured.load(folder / "captured")

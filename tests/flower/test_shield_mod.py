@@ -31,9 +31,9 @@ SECRET = "anna-was-here"
 
 def test_sparsification_sends_the_largest_half_of_the_update_and_nothing_else(site: Site) -> None:
     site.write(SPARSE)
-    asked = order()
-    left = arrays_in(app_of(shield_mod())(asked, site.context))
-    came, reached = weights(), trained(asked)
+    request = order()
+    left = arrays_in(app_of(shield_mod())(request, site.context))
+    came, reached = weights(), trained(request)
     assert list(left) == list(came)
     floats = [key for key in came if came[key].dtype.kind == "f"]
     true = np.concatenate([(reached[key] - came[key]).ravel() for key in floats])
@@ -41,15 +41,15 @@ def test_sparsification_sends_the_largest_half_of_the_update_and_nothing_else(si
     assert (sent != 0).sum() == len(true) // 2
     kept = np.argsort(-np.abs(true), kind="stable")[: len(true) // 2]
     np.testing.assert_allclose(sent[kept], true[kept], rtol=1e-5)
-    for key, own in came.items():
-        assert left[key].dtype == own.dtype
-        assert left[key].shape == own.shape
+    for key, array in came.items():
+        assert left[key].dtype == array.dtype
+        assert left[key].shape == array.shape
 
 
 def test_counters_stay_as_they_came(site: Site) -> None:
-    asked = order()
-    assert trained(asked)["1.num_batches_tracked"] == 8
-    assert arrays_in(app_of(shield_mod())(asked, site.context))["1.num_batches_tracked"] == 3
+    request = order()
+    assert trained(request)["1.num_batches_tracked"] == 8
+    assert arrays_in(app_of(shield_mod())(request, site.context))["1.num_batches_tracked"] == 3
 
 
 def test_noise_has_the_policys_deviation_and_the_update_is_clipped(site: Site) -> None:
@@ -66,9 +66,9 @@ def test_noise_has_the_policys_deviation_and_the_update_is_clipped(site: Site) -
 def test_noise_is_new_each_time_unless_a_test_gives_a_seed(site: Site, tmp_path: Path) -> None:
     def sent(seed: int | None, name: str) -> np.ndarray:
         (tmp_path / name).mkdir()
-        own = Site(tmp_path / name, DP)
+        other = Site(tmp_path / name, DP)
         torch.manual_seed(0)  # what an app seeds is not what the shield draws from
-        return arrays_in(app_of(shield_mod(seed=seed))(order(), own.context))["0.weight"]
+        return arrays_in(app_of(shield_mod(seed=seed))(order(), other.context))["0.weight"]
 
     assert not np.array_equal(sent(None, "a"), sent(None, "b"))
     np.testing.assert_array_equal(sent(3, "c"), sent(3, "d"))
@@ -99,7 +99,7 @@ def test_the_node_configs_policy_wins_over_the_apps(site: Site, tmp_path: Path) 
 
 def test_only_what_the_policy_allows_is_told(site: Site) -> None:
     figures = {"num-examples": 5, "train_loss": 0.5}
-    app = app_of(shield_mod(), reply=lambda asked: RecordDict({"metrics": MetricRecord(figures)}))
+    app = app_of(shield_mod(), reply=lambda request: RecordDict({"metrics": MetricRecord(figures)}))
     refused(app(order(), site.context), words.NOT_ALLOWED)
     site.write(DP + 'metrics = ["num-examples", "train_loss"]\n')
     assert dict(app(order(), site.context).content["metrics"]) == figures
@@ -109,12 +109,12 @@ def test_damage_and_what_is_spent_are_told_only_if_allowed(site: Site) -> None:
     app = app_of(shield_mod())
     assert dict(app(order(), site.context).content["metrics"]) == {"num-examples": 5}
     site.write(DP + 'tell = ["damage", "spent"]\n')
-    told = dict(app(order(), site.context).content["metrics"])
-    assert told["fedveil-l2"] > told["fedveil-linf"] > 0
-    assert -1 <= told["fedveil-cosine"] <= 1
-    assert told["fedveil-bytes"] == 4 * 20
-    assert told["fedveil-messages"] == 2
-    assert told["fedveil-epsilon"] == pytest.approx(gaussian_epsilon(2.0, 1e-5, 2))
+    figures = dict(app(order(), site.context).content["metrics"])
+    assert figures["fedveil-l2"] > figures["fedveil-linf"] > 0
+    assert -1 <= figures["fedveil-cosine"] <= 1
+    assert figures["fedveil-bytes"] == 4 * 20
+    assert figures["fedveil-messages"] == 2
+    assert figures["fedveil-epsilon"] == pytest.approx(gaussian_epsilon(2.0, 1e-5, 2))
 
 
 def test_replies_to_evaluate_and_query_hold_figures_alone(site: Site) -> None:
@@ -145,7 +145,7 @@ class Plain(NumPyClient):
         self.metrics = metrics or {}
 
     def fit(self, parameters: list[np.ndarray], config: dict[str, object]) -> tuple[list[np.ndarray], int, dict]:
-        return [own + 1 for own in parameters], 5, self.metrics
+        return [array + 1 for array in parameters], 5, self.metrics
 
     def evaluate(self, parameters: list[np.ndarray], config: dict[str, object]) -> tuple[float, int, dict]:
         return 0.5, 5, self.metrics
@@ -165,17 +165,17 @@ def test_a_numpy_clients_update_is_shielded(site: Site) -> None:
     reply = app(fit_order(came), site.context)
     result = compat.recorddict_to_fitres(reply.content, keep_input=True)
     left = parameters_to_ndarrays(result.parameters)
-    assert [own.shape for own in left] == [(2, 3), (2,)]
-    assert sum((own == 1).sum() for own in left) == 2
-    assert sum((own == 0).sum() for own in left) == 6
+    assert [array.shape for array in left] == [(2, 3), (2,)]
+    assert sum((array == 1).sum() for array in left) == 2
+    assert sum((array == 0).sum() for array in left) == 6
     assert result.num_examples == 5
     assert result.metrics["fedveil-l2"] == pytest.approx(np.sqrt(6))
 
 
 def test_a_numpy_clients_figures_are_looked_at(site: Site) -> None:
-    def reply_of(metrics: dict[str, object], asked: Message) -> Message:
+    def reply_of(metrics: dict[str, object], request: Message) -> Message:
         app = ClientApp(client_fn=lambda context: Plain(metrics).to_client(), mods=[shield_mod()])
-        return app(asked, site.context)
+        return app(request, site.context)
 
     came = [np.zeros(2, dtype=np.float32)]
     for bad in ({"name": SECRET}, {"raw": SECRET.encode()}, {"accuracy": 0.5}, {"num-examples": 3}):
@@ -198,11 +198,11 @@ def test_no_weights_and_no_properties_are_handed_out(site: Site) -> None:
 
 
 def changed(key: str, array: np.ndarray) -> Callable[[Message], RecordDict]:
-    return lambda asked: RecordDict({"arrays": record(trained(asked) | {key: array})})
+    return lambda request: RecordDict({"arrays": record(trained(request) | {key: array})})
 
 
-def dropped(asked: Message) -> RecordDict:
-    return RecordDict({"arrays": record({key: own for key, own in trained(asked).items() if key != "0.bias"})})
+def dropped(request: Message) -> RecordDict:
+    return RecordDict({"arrays": record({key: array for key, array in trained(request).items() if key != "0.bias"})})
 
 
 REPLIES: dict[str, Callable[[Message], RecordDict]] = {
@@ -212,22 +212,22 @@ REPLIES: dict[str, Callable[[Message], RecordDict]] = {
     "one key more": changed("extra", np.zeros(2, dtype=np.float32)),
     "one key less": dropped,
     "text": changed("0.bias", np.array([SECRET] * 4)),
-    "a second ArrayRecord": lambda asked: RecordDict(
-        {"arrays": record(trained(asked)), "more": record({"x": np.ones(3)})}
+    "a second ArrayRecord": lambda request: RecordDict(
+        {"arrays": record(trained(request)), "more": record({"x": np.ones(3)})}
     ),
-    "arrays by another name": lambda asked: RecordDict({"grads": record(trained(asked))}),
-    "a ConfigRecord": lambda asked: RecordDict(
-        {"arrays": record(trained(asked)), "config": ConfigRecord({"name": SECRET})}
+    "arrays by another name": lambda request: RecordDict({"grads": record(trained(request))}),
+    "a ConfigRecord": lambda request: RecordDict(
+        {"arrays": record(trained(request)), "config": ConfigRecord({"name": SECRET})}
     ),
-    "figures by another name": lambda asked: RecordDict({SECRET: MetricRecord({"num-examples": 5})}),
-    "a figure that is NaN": lambda asked: RecordDict({"metrics": MetricRecord({"num-examples": float("nan")})}),
-    "a long list as a figure": lambda asked: RecordDict({"metrics": MetricRecord({"num-examples": [0.5] * 33})}),
-    "a figure that is not allowed": lambda asked: RecordDict({"metrics": MetricRecord({SECRET: 1})}),
-    "a figure named like the mod's own": lambda asked: RecordDict({"metrics": MetricRecord({"fedveil-l2": 1.0})}),
-    "an array that cannot be read": lambda asked: RecordDict(
+    "figures by another name": lambda request: RecordDict({SECRET: MetricRecord({"num-examples": 5})}),
+    "a figure that is NaN": lambda request: RecordDict({"metrics": MetricRecord({"num-examples": float("nan")})}),
+    "a long list as a figure": lambda request: RecordDict({"metrics": MetricRecord({"num-examples": [0.5] * 33})}),
+    "a figure that is not allowed": lambda request: RecordDict({"metrics": MetricRecord({SECRET: 1})}),
+    "a figure named like the mod's own": lambda request: RecordDict({"metrics": MetricRecord({"fedveil-l2": 1.0})}),
+    "an array that cannot be read": lambda request: RecordDict(
         {"arrays": ArrayRecord({"0.weight": Array("float32", (4, 3), "numpy.ndarray", b"broken")})}
     ),
-    "no arrays that can be shielded": lambda asked: RecordDict({"arrays": ArrayRecord({})}),
+    "no arrays that can be shielded": lambda request: RecordDict({"arrays": ArrayRecord({})}),
 }
 
 
@@ -256,7 +256,7 @@ def test_numbers_too_large_for_their_type_do_not_leave(site: Site) -> None:
 def test_an_apps_exception_does_not_reach_the_server(
     site: Site, fault: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails(asked: Message) -> RecordDict:
+    def fails(request: Message) -> RecordDict:
         if fault is ExceptionGroup:
             raise ExceptionGroup(SECRET, [ValueError(SECRET)])
         raise fault(f"record 17: {SECRET}")
@@ -273,11 +273,11 @@ def test_an_apps_own_error_is_not_passed_on(site: Site) -> None:
     app = ClientApp(mods=[shield_mod()])
 
     @app.train()
-    def train(asked: Message, context: Context) -> Message:
-        return Message(Error(0, SECRET), reply_to=asked)
+    def train(request: Message, context: Context) -> Message:
+        return Message(Error(0, SECRET), reply_to=request)
 
     @app.evaluate()
-    def evaluate(asked: Message, context: Context) -> Message:
+    def evaluate(request: Message, context: Context) -> Message:
         return SECRET  # type: ignore[return-value]
 
     refused(app(order(), site.context), words.APP_FAILED)
@@ -288,18 +288,18 @@ def test_a_reply_carries_none_of_the_apps_metadata(site: Site) -> None:
     app = ClientApp(mods=[shield_mod()])
 
     @app.train()
-    def train(asked: Message, context: Context) -> Message:
-        asked.metadata.message_type = f"train.{SECRET.replace('-', '_')}"
-        asked.metadata.__dict__["_group_id"] = SECRET
+    def train(request: Message, context: Context) -> Message:
+        request.metadata.message_type = f"train.{SECRET.replace('-', '_')}"
+        request.metadata.__dict__["_group_id"] = SECRET
         other = message(RecordDict({"metrics": MetricRecord({"num-examples": 1})}))
         other.metadata.message_type = f"train.{SECRET.replace('-', '_')}"
         return other
 
-    asked = order()
-    reply = app(asked, site.context)
+    request = order()
+    reply = app(request, site.context)
     assert reply.metadata.message_type == "train"
     assert reply.metadata.group_id == "1"
-    assert reply.metadata.reply_to_message_id == asked.metadata.message_id
+    assert reply.metadata.reply_to_message_id == request.metadata.message_id
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_a_reply_carries_none_of_the_apps_metadata(site: Site) -> None:
 )
 def test_without_a_usable_policy_the_app_is_not_even_asked(site: Site, break_it: Callable[[Site], None]) -> None:
     asked_for = []
-    app = app_of(shield_mod(), reply=lambda asked: asked_for.append(1) or RecordDict())
+    app = app_of(shield_mod(), reply=lambda request: asked_for.append(1) or RecordDict())
     break_it(site)
     for kind in ("train", "evaluate", "query"):
         refused(app(order(kind), site.context), words.NO_POLICY)
@@ -329,7 +329,7 @@ def test_without_a_usable_policy_the_app_is_not_even_asked(site: Site, break_it:
 def test_the_sites_log_names_the_file_and_the_key(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     site.write('shield = {kind = "dp-gaussian", clip = 1.0, sigm = 4.0}\n')
     app_of(shield_mod())(order(), site.context)
-    (line,) = [one.getMessage() for one in caplog.records]
+    (line,) = [entry.getMessage() for entry in caplog.records]
     assert str(site.policy) in line
     assert "shield" in line
     assert "'sigm'" in line
@@ -352,15 +352,15 @@ RECUP = (
 
 
 def network_arrays() -> dict[str, np.ndarray]:
-    return {name: own.numpy() for name, own in small_network().state_dict().items()}
+    return {name: array.numpy() for name, array in small_network().state_dict().items()}
 
 
 def test_recup_changes_an_update_within_its_budget(hiding: Site) -> None:
     app = app_of(shield_mod())
-    asked = order(arrays=network_arrays())
-    true = trained(asked, 1e-4)
+    request = order(arrays=network_arrays())
+    true = trained(request, 1e-4)
     app = app_of(shield_mod(), reply=lambda _: RecordDict({"arrays": record(true)}))
-    left = arrays_in(app(asked, hiding.context))
+    left = arrays_in(app(request, hiding.context))
     moved = max(np.abs(left[key] - true[key]).max() for key in true)
     assert 0.001 < moved <= 0.01 * (1 + 1e-3)
     hiding.write(RECUP.replace(f'"{VALUES["sex"][1]}"', f'"{VALUES["sex"][0]}"'))
@@ -378,5 +378,5 @@ def test_recup_works_for_arrays_without_names(hiding: Site) -> None:
 
 def test_a_zoo_for_another_layout_is_refused(hiding: Site) -> None:
     refused(app_of(shield_mod())(order(), hiding.context), words.NOT_SHIELDED)
-    renamed = {f"net.{key}": own for key, own in network_arrays().items()}
+    renamed = {f"net.{key}": array for key, array in network_arrays().items()}
     refused(app_of(shield_mod())(order(arrays=renamed), hiding.context), words.NOT_SHIELDED)

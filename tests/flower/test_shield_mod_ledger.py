@@ -24,15 +24,15 @@ def test_no_more_messages_leave_than_the_budget_has(site: Site) -> None:
     site.write(DP + "[budget]\nmessages = 3\n")
     worked = []
 
-    def reply(asked: Message) -> RecordDict:
+    def reply(request: Message) -> RecordDict:
         worked.append(1)
-        return RecordDict({"arrays": record(trained(asked))})
+        return RecordDict({"arrays": record(trained(request))})
 
     app = app_of(shield_mod(), reply=reply)
     replies = [app(order(), site.context) for _ in range(6)]
-    assert [own.has_error() for own in replies] == [False] * 3 + [True] * 3
-    for own in replies[3:]:
-        refused(own, words.NO_BUDGET)
+    assert [answer.has_error() for answer in replies] == [False] * 3 + [True] * 3
+    for answer in replies[3:]:
+        refused(answer, words.NO_BUDGET)
     assert len(worked) == 3  # no work for nothing
     assert len(site.lines) == 3
     refused(app(order("evaluate"), site.context), words.NO_BUDGET)
@@ -80,20 +80,20 @@ def test_a_policy_takes_effect_at_the_next_message(site: Site) -> None:
     site.write(DP)
     second = arrays_in(app(order(), site.context))["0.weight"]
     assert np.abs(second - first).max() > 0.5
-    one, two = (json.loads(line) for line in site.lines)
-    assert one["policy"] != two["policy"]
-    assert one["shield"].startswith("Identity")
-    assert two["shield"].startswith("DPGaussian")
+    first, second = (json.loads(line) for line in site.lines)
+    assert first["policy"] != second["policy"]
+    assert first["shield"].startswith("Identity")
+    assert second["shield"].startswith("DPGaussian")
 
 
 # The ledger.
 
 
 def test_the_entry_is_on_the_disk_when_the_reply_leaves(site: Site) -> None:
-    asked = order()
-    app_of(shield_mod())(asked, site.context)
+    request = order()
+    app_of(shield_mod())(request, site.context)
     entry = json.loads(site.lines[0])
-    assert (entry["run"], entry["message"], entry["kind"]) == (11, asked.metadata.message_id, "update")
+    assert (entry["run"], entry["message"], entry["kind"]) == (11, request.metadata.message_id, "update")
     assert entry["costs"] == [{"mechanism": "gaussian", "amount": 0.5}]
     assert entry["told"] == ["num-examples"]
     assert json.loads(site.head.read_text()) == {"count": 1, "hash": entry["hash"]}
@@ -139,9 +139,9 @@ def test_a_ledger_set_back_as_a_whole_is_noticed_while_the_node_lives(site: Site
 def test_a_ledger_that_is_changed_while_the_app_works_is_noticed(site: Site) -> None:
     app_of(shield_mod())(order(), site.context)
 
-    def meanwhile(asked: Message) -> RecordDict:
+    def meanwhile(request: Message) -> RecordDict:
         site.ledger.write_text(site.ledger.read_text().replace("0.5", "0.4"))
-        return RecordDict({"arrays": record(trained(asked))})
+        return RecordDict({"arrays": record(trained(request))})
 
     refused(app_of(shield_mod(), reply=meanwhile)(order(), site.context), words.NO_LEDGER)
 
@@ -149,18 +149,18 @@ def test_a_ledger_that_is_changed_while_the_app_works_is_noticed(site: Site) -> 
 def test_an_app_cannot_make_the_node_forget_its_ledger(site: Site) -> None:
     app_of(shield_mod())(order(), site.context)
 
-    def forgets(asked: Message) -> RecordDict:
+    def forgets(request: Message) -> RecordDict:
         site.context.state.clear()
         site.ledger.unlink()
         site.head.unlink()
-        return RecordDict({"arrays": record(trained(asked))})
+        return RecordDict({"arrays": record(trained(request))})
 
     refused(app_of(shield_mod(), reply=forgets)(order(), site.context), words.NO_LEDGER)
 
 
 def test_two_mods_in_one_app_are_refused_at_once(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     refused(app_of(shield_mod(), shield_mod())(order(), site.context), words.NO_LEDGER)
-    assert any("two mods" in one.getMessage() for one in caplog.records)
+    assert any("two mods" in entry.getMessage() for entry in caplog.records)
     assert site.lines == []
     assert not app_of(shield_mod())(order(), site.context).has_error()  # and the ledger is free again
 
@@ -188,7 +188,7 @@ def test_where_the_ledger_cannot_be_written_nothing_is_sent(site: Site, tmp_path
     (tmp_path / "file").write_text("")
     site.write(DP + 'ledger = "file/ledger.jsonl"\n')
     worked = []
-    app = app_of(shield_mod(), reply=lambda asked: worked.append(1) or RecordDict())
+    app = app_of(shield_mod(), reply=lambda request: worked.append(1) or RecordDict())
     refused(app(order(), site.context), words.NO_LEDGER)
     assert not worked
 

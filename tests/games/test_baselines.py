@@ -10,7 +10,7 @@ from fedveil.core import plugins
 from fedveil.core.errors import InputError
 from fedveil.core.models import mlp
 from fedveil.data import Split, load
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, Run, begin
 from fedveil.games import SGD, Adam, AdversarialTraining, Raw, Undefended
 from fedveil.shields import CertifiedChannel
 
@@ -94,7 +94,7 @@ def test_the_undefended_serves_its_task_and_reads_no_attribute(data):
     with pytest.raises(InputError, match="undefended trains no adversary"):
         judge_cotrained(run, "u")
     with pytest.raises(InputError, match="no target"):
-        Run(Federation(data.without_labels(), devices=5), game)
+        begin(Federation(data.without_labels(), devices=5), game)
 
 
 def test_the_undefended_takes_another_encoder(data):

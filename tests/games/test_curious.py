@@ -8,10 +8,10 @@ import torch
 
 from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
+from fedveil.federation.work import work_of
 from fedveil.games import SGD, Curious, DataShape, Play
-from fedveil.games import curious_networks as networks
-from fedveil.games.entropy_threshold import best_threshold
+from fedveil.games.curious import attack_network, best_threshold, classifier_network
 
 SCORES = torch.tensor([[2.0, 0.0, -1.0], [0.0, 1.0, 0.5], [0.3, 0.2, 3.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([0, 1, 2, 1])
@@ -20,8 +20,8 @@ S = torch.tensor([0, 1, 1, 0])
 
 def play(game: Curious, attack: torch.Tensor | None = None, u: torch.Tensor = S) -> Play:
     """F gives the scores above, G what is handed in."""
-    made = {"classifier": SCORES, "attack:sex": attack}
-    return Play({"x": torch.zeros(4, 5), "y": Y, "u:sex": u}, None, {}, lambda player, inputs: made[player])
+    answers = {"classifier": SCORES, "attack:sex": attack}
+    return Play({"x": torch.zeros(4, 5), "y": Y, "u:sex": u}, None, {}, lambda player, inputs: answers[player])
 
 
 def data(n: int = 30, features: tuple[int, ...] = (5,), values: int = 2) -> AttributeData:
@@ -65,8 +65,8 @@ def test_the_regularised_loss_is_the_difference_of_the_classes_means():
 def test_without_curiosity_f_never_feels_g():
     seen = []
     game = Curious("sex", beta_y=1.0, beta_s=0.0)
-    made = Play({"x": torch.zeros(4, 5), "y": Y, "u:sex": S}, None, {}, lambda who, x: (seen.append(who), SCORES)[1])
-    game.curious_stage().moves[-1].loss(made)
+    play = Play({"x": torch.zeros(4, 5), "y": Y, "u:sex": S}, None, {}, lambda who, x: (seen.append(who), SCORES)[1])
+    game.curious_stage().moves[-1].loss(play)
     assert seen == ["classifier"]
 
 
@@ -80,12 +80,12 @@ def test_what_selects_a_round_is_the_weighted_accuracy_of_both():
 
 
 def test_networks_have_the_papers_sizes():
-    f = networks.classifier((3, 64, 64), 3)(torch.Generator())
+    f = classifier_network((3, 64, 64), 3)(torch.Generator())
     sizes = [sum(p.numel() for p in layer.parameters()) for layer in f]
     assert [size for size in sizes if size] == [1664, 256, 65664, 256, 32832, 128, 16448, 128, 131200, 387]
-    g = networks.attack(4, 5)(torch.Generator())
+    g = attack_network(4, 5)(torch.Generator())
     assert [layer.out_features for layer in g if hasattr(layer, "out_features")] == [80, 40, 5]
-    small = networks.classifier((1, 28, 28), 10, (8, 8, 4, 4, 8))(torch.Generator())
+    small = classifier_network((1, 28, 28), 10, (8, 8, 4, 4, 8))(torch.Generator())
     assert small.eval()(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 
@@ -101,15 +101,15 @@ def test_the_best_threshold_beats_every_other_one():
     for _ in range(20):
         held = (torch.rand(60, generator=rng) * 8).round() / 8 * math.log(4)  # many ties
         codes = torch.randint(-1, 2, (60,), generator=rng)
-        known = codes >= 0
+        labelled = codes >= 0
         tau = best_threshold(held, codes, 4)
-        right = ((held > tau).long() == codes)[known].sum()
-        others = [((held > t).long() == codes)[known].sum() for t in torch.linspace(-0.01, 1.4, 200)]
+        right = ((held > tau).long() == codes)[labelled].sum()
+        others = [((held > t).long() == codes)[labelled].sum() for t in torch.linspace(-0.01, 1.4, 200)]
         assert right == max(others)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "says"),
     [
         ({"attack": "mixed"}, "attack 'mixed' is not known"),
         ({"output": "hard"}, "output 'hard' is not known"),
@@ -122,13 +122,13 @@ def test_the_best_threshold_beats_every_other_one():
         ({"attack": "regularised", "output": "raw"}, "choose output soft"),
     ],
 )
-def test_bad_settings_are_told_in_one_line(settings, told):
-    with pytest.raises(InputError, match=told):
-        Curious(**settings)
+def test_bad_settings_are_reported_in_one_line(settings, says):
+    with pytest.raises(InputError, match=says):
+        Curious(**{"secrets": "sex", **settings})
 
 
 @pytest.mark.parametrize(
-    ("game", "shape", "told"),
+    ("game", "shape", "says"),
     [
         (Curious("sxe"), DataShape((5,), 3, {"sex": 2}), "sex"),
         (Curious("sex", attack="regularised", output="soft"), DataShape((5,), 3, {"sex": 3}), "has 3"),
@@ -138,8 +138,8 @@ def test_bad_settings_are_told_in_one_line(settings, told):
         (Curious("sex", widths=(0,)), DataShape((5,), 3, {"sex": 2}), "at least 1"),
     ],
 )
-def test_data_that_do_not_fit_are_told_in_one_line(game, shape, told):
-    with pytest.raises(InputError, match=told):
+def test_data_that_do_not_fit_are_reported_in_one_line(game, shape, says):
+    with pytest.raises(InputError, match=says):
         game.players(shape)
 
 
@@ -153,7 +153,7 @@ def test_data_that_do_not_fit_are_told_in_one_line(game, shape, told):
 )
 def test_both_engines_play_it_alike(game):
     runs = [
-        Run(Federation(data(), devices=3, engine=engine, dtype="float64", device="cpu"), game).play(3)
+        begin(Federation(data(), devices=3, engine=engine, dtype="float64", device="cpu"), game).play(3)
         for engine in ("plain", "stacked")
     ]
     for name in runs[0].shared:
@@ -164,7 +164,7 @@ def test_both_engines_agree_on_batch_norm_in_evaluation_mode():
     game = Curious("sex", batch_size=4, widths=(3, 3, 2, 2, 4), optimiser=SGD(0.05))
     small = data(22, (1, 16, 16))
     runs = [
-        Run(Federation(small, devices=2, engine=engine, dtype="float64", device="cpu"), game).play(2)
+        begin(Federation(small, devices=2, engine=engine, dtype="float64", device="cpu"), game).play(2)
         for engine in ("plain", "stacked")
     ]
     for name in runs[0].shared:
@@ -187,9 +187,9 @@ def test_devices_of_the_server_form_read_no_secret():
 
 
 def test_partial_batches_are_left_out_where_asked():
-    run = Run(Federation(data(30), devices=1, device="cpu"), Curious("sex", batch_size=8))
-    plan = run.work(run.stages[0], 1, np.array([0])).batches(0)
+    run = begin(Federation(data(30), devices=1, device="cpu"), Curious("sex", batch_size=8))
+    plan = work_of(run, run.stages[0], 1, np.array([0])).batches(0)
     assert plan.shape == (2, 8)
     assert (plan >= 0).all()
-    few = Run(Federation(data(30), devices=1, device="cpu"), Curious("sex", batch_size=100))
-    assert few.work(few.stages[0], 1, np.array([0])).batches(0).shape == (1, 22)
+    few = begin(Federation(data(30), devices=1, device="cpu"), Curious("sex", batch_size=100))
+    assert work_of(few, few.stages[0], 1, np.array([0])).batches(0).shape == (1, 22)

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData
 from fedveil.data.partition import Partition, Partitioner
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
 from fedveil.games import DPFE, Adam
 from fedveil.games.dpfe import kernel_bound
 from fedveil.shields import CertifiedChannel
@@ -44,7 +44,7 @@ def make_data(seed=0, n=40):
 )
 def test_both_engines_agree(attribute, batch_size, each, seed):
     runs = [
-        Run(
+        begin(
             Federation(make_data(seed), Uneven(), engine=engine, dtype="float64", seed=seed,
                        settings={"strength": [0, 1, 2, 3]} if each else {}),
             DPFE(attribute, hidden=(3,), width=3, batch_size=batch_size),
@@ -59,15 +59,15 @@ def test_both_engines_agree(attribute, batch_size, each, seed):
 @given(codes=st.lists(st.integers(-1, 2), min_size=1, max_size=8), seed=st.integers(0, 100), sigma=st.floats(0.2, 3))
 def test_the_bound_is_the_double_sum_over_ordered_pairs(codes, seed, sigma):
     r = torch.from_numpy(np.random.default_rng(seed).normal(size=(len(codes), 3)))
-    known = [i for i, code in enumerate(codes) if code >= 0]
+    labelled = [i for i, code in enumerate(codes) if code >= 0]
     naive = sum(
-        float((r[k] - r[m]).square().sum()) / (2 * sigma**2 * len(known) ** 2)
-        for k in known
-        for m in known
+        float((r[k] - r[m]).square().sum()) / (2 * sigma**2 * len(labelled) ** 2)
+        for k in labelled
+        for m in labelled
         if codes[k] != codes[m]
     )
-    found = kernel_bound(r, torch.tensor(codes), sigma)
-    assert float(found.mean()) == pytest.approx(naive, abs=1e-9)
+    bound = kernel_bound(r, torch.tensor(codes), sigma)
+    assert float(bound.mean()) == pytest.approx(naive, abs=1e-9)
     padded = kernel_bound(
         torch.cat([r, r[:1]])[None], torch.tensor([[*codes, 2]]), sigma, torch.tensor([[1.0] * len(codes) + [0.0]])
     )
@@ -84,8 +84,8 @@ def test_the_bound_is_never_below_the_information(sigma, classes):
     k = rng.integers(0, 12, 40_000)
     z = r[k] + sigma * rng.normal(size=(40_000, 2))
     log_density = -((z[:, None] - r) ** 2).sum(axis=2) / (2 * sigma**2)
-    own = codes[None] == codes[k][:, None]
-    given_u = logsumexp(np.where(own, log_density, -np.inf), axis=1) - np.log(own.sum(axis=1))
+    same_code = codes[None] == codes[k][:, None]
+    given_u = logsumexp(np.where(same_code, log_density, -np.inf), axis=1) - np.log(same_code.sum(axis=1))
     information = np.mean(given_u - logsumexp(log_density, axis=1) + np.log(12))
     bound = float(kernel_bound(torch.from_numpy(r), torch.from_numpy(codes), sigma).mean())
     assert 0 < information < bound + 1e-3
@@ -95,11 +95,11 @@ def test_strength_brings_the_classes_together_and_r_is_normalised():
     data = make_data()
     x = data.x.copy()
     x[:, 0] = 4.0 * data.attributes["sex"].codes
-    told = AttributeData(x, data.attributes, data.split, data.y)
+    readable = AttributeData(x, data.attributes, data.split, data.y)
     left = {}
     for strength in (0.0, 5.0):
         game = DPFE("sex", strength, hidden=(8,), width=4, optimiser=Adam(0.01), batch_size=10)
-        run = Run(Federation(told, 2, shield=CertifiedChannel(radius=1.0, sigma=0.3)), game).play(40)
+        run = begin(Federation(readable, 2, shield=CertifiedChannel(radius=1.0, sigma=0.3)), game).play(40)
         r = run.model().of_x(game.represent, run.tensors["x"], np.arange(40))
         torch.testing.assert_close(r.norm(dim=1), torch.ones(40))
         left[strength] = float(kernel_bound(r, run.tensors["u:sex"][:40], 0.3).mean())
@@ -116,11 +116,11 @@ def test_strength_brings_the_classes_together_and_r_is_normalised():
         ({"attribute": "sxe"}, "did you mean 'sex'"),
     ],
 )
-def test_bad_settings_are_told(wrong, says):
+def test_bad_settings_are_reported(wrong, says):
     with pytest.raises(InputError, match=says):
-        Run(Federation(make_data(), 2), DPFE(**wrong))
+        begin(Federation(make_data(), 2), DPFE(**{"attribute": "sex", **wrong}))
 
 
 def test_it_needs_a_task():
     with pytest.raises(InputError, match="no target"):
-        Run(Federation(make_data().without_labels(), 2), DPFE())
+        begin(Federation(make_data().without_labels(), 2), DPFE("sex"))

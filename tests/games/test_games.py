@@ -7,7 +7,7 @@ from fedveil.core import plugins
 from fedveil.core.errors import InputError
 from fedveil.core.models import mlp
 from fedveil.data import Attribute, AttributeData
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
 from fedveil.games import (
     Adam,
     AdversarialTraining,
@@ -79,7 +79,7 @@ class Curious(Game):
 def test_what_a_stage_does_not_declare_is_withheld(data, engine, after, asks, reads, says):
     federation = Federation(data, 4, engine=engine)
     with pytest.raises(WithheldError) as fault:
-        Run(federation, Curious(asks, reads, after)).play(6)
+        begin(federation, Curious(asks, reads, after)).play(6)
     assert says in str(fault.value)
     assert "\n" not in str(fault.value)
 
@@ -96,7 +96,7 @@ def test_what_a_stage_does_not_declare_is_withheld(data, engine, after, asks, re
 )
 def test_what_a_stage_declares_it_gets(data, engine, asks, reads):
     federation = Federation(data, 4, engine=engine, own_attribute=["sex", "race"] * 2)
-    assert len(Run(federation, Curious(asks, reads)).play(1).history) == 1
+    assert len(begin(federation, Curious(asks, reads)).play(1).history) == 1
 
 
 @ENGINES
@@ -107,25 +107,25 @@ def test_nothing_undeclared_is_even_there(data, engine):
         there.append(set(play.data))
         return 0
 
-    Run(Federation(data, 4, engine=engine), Curious(look, ["x", "u:race"])).play(1)
+    begin(Federation(data, 4, engine=engine), Curious(look, ["x", "u:race"])).play(1)
     assert len(there) > 1
     assert all(names == {"x", "u:race"} for names in there)
 
 
 def test_own_is_each_device_s_own_attribute(data):
     federation = Federation(data, 2, own_attribute=["sex", "race"])
-    own = federation.own_codes().codes
+    protected = federation.own_codes().codes
     for device, name in enumerate(("sex", "race")):
         rows = federation.partition.device(device)
-        np.testing.assert_array_equal(own[rows], data.attributes[name].codes[rows])
-    assert (own[data.split != 0] == -1).all()
+        np.testing.assert_array_equal(protected[rows], data.attributes[name].codes[rows])
+    assert (protected[data.split != 0] == -1).all()
 
 
 @ENGINES
 @pytest.mark.parametrize("what", ["represent", "outputs"])
 @pytest.mark.parametrize("asks", [lambda play: play.y, lambda play: play.u("sex")])
 def test_what_is_released_is_a_function_of_x_alone(data, engine, what, asks):
-    run = Run(Federation(data, 4, engine=engine), Curious(asks, ["x", "y", "u"])).play(1)
+    run = begin(Federation(data, 4, engine=engine), Curious(asks, ["x", "y", "u"])).play(1)
     with pytest.raises(WithheldError):
         run.model().of_x(getattr(run.game, what), run.tensors["x"], data.rows(2))
 
@@ -134,17 +134,17 @@ def test_what_games_release(data):
     x = {"rows": data.rows(2)}
     for game, represents, classifies in (
         (FedAvg(hidden=(3,)), False, True),
-        (AdversarialTraining(hidden=(3,), width=2), True, True),
+        (AdversarialTraining("sex", hidden=(3,), width=2), True, True),
         (Autoencoder(hidden=(3,), width=2), True, False),
     ):
-        run = Run(Federation(data, 4), game).play(1)
+        run = begin(Federation(data, 4), game).play(1)
         for function, can in ((game.represent, represents), (game.outputs, classifies)):
             if can:
                 assert run.model().of_x(function, run.tensors["x"], x["rows"]).shape == (10, 2)
             else:
                 with pytest.raises(InputError, match=game.name):
                     run.model().of_x(function, run.tensors["x"], x["rows"])
-    run = Run(Federation(data, 4), AdversarialTraining("race", hidden=(3,), width=2)).play(1)
+    run = begin(Federation(data, 4), AdversarialTraining("race", hidden=(3,), width=2)).play(1)
     logits = run.model(0).of_x(lambda play: run.game.adversary(play, "race"), run.tensors["x"], data.rows(2))
     assert logits.shape == (10, 2)
     with pytest.raises(InputError, match="no adversary for 'sex'"):
@@ -154,8 +154,8 @@ def test_what_games_release(data):
 def test_the_autoencoder_needs_no_labels_and_reads_none(data):
     (stage,) = Autoencoder().stages(None)
     assert stage.reads == {"x"}
-    with_labels = Run(Federation(data, 4), Autoencoder(hidden=(3,), width=2)).play(2)
-    without = Run(Federation(data.without_labels(), 4), Autoencoder(hidden=(3,), width=2)).play(2)
+    with_labels = begin(Federation(data, 4), Autoencoder(hidden=(3,), width=2)).play(2)
+    without = begin(Federation(data.without_labels(), 4), Autoencoder(hidden=(3,), width=2)).play(2)
     assert all(torch.equal(with_labels.shared[name], without.shared[name]) for name in without.shared)
 
 
@@ -163,20 +163,22 @@ def test_a_stronger_defence_leaves_the_adversary_less(data):
     """The co-trained adversary reads u off x's first column, unless the encoder hides it."""
     x = data.x.copy()
     x[:, 0] = 4.0 * data.attributes["sex"].codes
-    told = AttributeData(x, data.attributes, data.split, data.y)
+    readable = AttributeData(x, data.attributes, data.split, data.y)
     loss = {}
     for strength in (0.0, 5.0):
         game = AdversarialTraining(
             "sex", strength, hidden=(8,), width=4, adversary_hidden=(8,), optimiser=Adam(0.02), batch_size=10
         )
-        loss[strength] = Run(Federation(told, 2), game).play(120).history[-1].losses["adversary"]
+        loss[strength] = begin(Federation(readable, 2), game).play(120).history[-1].losses["adversary"]
     assert loss[0.0] < 0.5
     assert loss[5.0] > 0.6  # ln 2 = .69 is a coin
 
 
 def test_strength_by_device_is_strength_by_game_when_all_are_alike(data):
     runs = [
-        Run(Federation(data, 4, settings=settings), AdversarialTraining("sex", strength, hidden=(3,), width=2)).play(2)
+        begin(Federation(data, 4, settings=settings), AdversarialTraining("sex", strength, hidden=(3,), width=2)).play(
+            2
+        )
         for settings, strength in (({}, 0.7), ({"strength": 0.7}, 0.0), ({"strength": [0.7] * 4}, 0.0))
     ]
     for other in runs[1:]:
@@ -188,12 +190,12 @@ def test_cross_entropy_is_torch_s_for_one_device_and_for_many():
     logits = torch.randn(3, 5, 4, generator=generator, dtype=torch.float64)
     codes = torch.randint(0, 4, (3, 5), generator=generator)
     codes[1, 2] = -1
-    found = cross_entropy(logits, codes)
-    assert found[1, 2] == 0
+    losses = cross_entropy(logits, codes)
+    assert losses[1, 2] == 0
     for device in range(3):
-        torch.testing.assert_close(found[device], cross_entropy(logits[device], codes[device]))
+        torch.testing.assert_close(losses[device], cross_entropy(logits[device], codes[device]))
         expected = nn.functional.cross_entropy(logits[device], codes[device], ignore_index=-1, reduction="none")
-        torch.testing.assert_close(found[device], expected)
+        torch.testing.assert_close(losses[device], expected)
     with pytest.raises(InputError, match=r"\(3, 5, 4\) for labels of shape \(3, 4\)"):
         cross_entropy(logits, codes[:, :4])
 
@@ -209,7 +211,7 @@ def test_squared_error_and_one_hot():
 
 
 def test_our_games_are_found_by_name():
-    assert {"fedavg", "adversarial", "autoencoder"} <= set(plugins.found("fedveil.games"))
+    assert {"fedavg", "adversarial", "autoencoder"} <= set(plugins.registered("fedveil.games"))
     assert plugins.load("fedveil.games", "fedavg") is FedAvg
     assert plugins.load("fedveil.games", "adversarial") is AdversarialTraining
     with pytest.raises(InputError, match="did you mean 'autoencoder'"):
@@ -219,4 +221,4 @@ def test_our_games_are_found_by_name():
 def test_a_third_party_s_game_joins_by_entry_point(third_party, data):
     third_party("fedveil.games", "from fedveil.games import FedAvg\nclass Theirs(FedAvg):\n    name = 'theirs'\n")
     game = plugins.load("fedveil.games", "theirs")(hidden=(3,))
-    assert Run(Federation(data, 3), game).play(1).game.name == "theirs"
+    assert begin(Federation(data, 3), game).play(1).game.name == "theirs"

@@ -14,7 +14,7 @@ from fedveil.config.parts import make
 from fedveil.core.errors import InputError
 from fedveil.core.kernels import hsic, mmd
 from fedveil.core.models import mlp
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, Run, begin
 from fedveil.games import SGD, TAPPFL, Adam, DataShape, Hardened, Move, Play, Player, Stage
 from fedveil.games.game import Game
 from fedveil.games.losses import cross_entropy
@@ -68,7 +68,7 @@ def test_both_engines_agree_on_images(kernel):
 def test_with_every_part_off_it_is_tappfl():
     data = make_data()
     common = {"attribute": "sex", "strength": 0.7, "width": 3, "local_epochs": 2, "pretraining": 1}
-    ours, theirs = (Run(Federation(data, 4, fraction=0.5), game(**common)).play(3) for game in (Hardened, TAPPFL))
+    ours, theirs = (begin(Federation(data, 4, fraction=0.5), game(**common)).play(3) for game in (Hardened, TAPPFL))
     assert all(torch.equal(ours.shared[name], theirs.shared[name]) for name in theirs.shared)
     assert set(ours.shared) == set(theirs.shared)
     np.testing.assert_array_equal(ours.release(2), theirs.release(2))
@@ -93,7 +93,7 @@ def test_each_part_changes_what_is_learned(part):
     data = make_data()
     common = {"attribute": "sex", "strength": 0.7, "width": 3, "local_epochs": 3, "optimiser": SGD(0.3)}
     plain, changed = (
-        Run(Federation(data, 4), Hardened(**common, **own)).play(3).shared["extractor"] for own in ({}, part)
+        begin(Federation(data, 4), Hardened(**common, **parts)).play(3).shared["extractor"] for parts in ({}, part)
     )
     assert not torch.equal(plain, changed)
 
@@ -103,9 +103,9 @@ def test_each_part_changes_what_is_learned(part):
 def test_a_run_continues_bit_identically_over_a_restart(engine, share, tmp_path):
     data = make_data()
     game = Hardened("sex", share_adversaries=share, **{**EVERYTHING, "restarts": 2})
-    through = Run(Federation(data, 4, fraction=0.5, engine=engine), game).play(5)
+    through = begin(Federation(data, 4, fraction=0.5, engine=engine), game).play(5)
     for stop in (2, 3):
-        Run(Federation(data, 4, fraction=0.5, engine=engine), game).play(stop, checkpoint=tmp_path / f"{stop}")
+        begin(Federation(data, 4, fraction=0.5, engine=engine), game).play(stop, checkpoint=tmp_path / f"{stop}")
         resumed = Run.load(tmp_path / f"{stop}", Federation(data, 4, fraction=0.5, engine=engine), game).play(5)
         assert all(torch.equal(resumed.shared[name], through.shared[name]) for name in through.shared)
         for name, player in through.local.items():
@@ -118,7 +118,9 @@ def test_a_restart_gives_fresh_weights_to_everybody_and_to_no_other_player():
     data = make_data()
     starts = []
     for rounds in (1, 2, 3):
-        run = Run(Federation(data, 4, fraction=0.5), Hardened("sex", width=3, restarts=2, local_epochs=1)).play(rounds)
+        run = begin(Federation(data, 4, fraction=0.5), Hardened("sex", width=3, restarts=2, local_epochs=1)).play(
+            rounds
+        )
         starts.append(run.local["privacy"].start.clone())
         kept = set(run.local["utility"].slot_of)
         seen = {int(device) for number in range(1, rounds + 1) for device in run.federation.sample("main", number)}
@@ -141,7 +143,7 @@ def test_a_shared_player_restarts_at_the_server_and_no_round_is_no_interval():
             move = Move(("model",), lambda play: cross_entropy(play("model", play.x), play.u("sex")))
             return (Stage((move,), frozenset({"model"}), frozenset({"x", "u:sex"}), restarts={"model": 2}),)
 
-    states = [Run(Federation(make_data(), 4), Restarting()).play(n).shared["model"] for n in (1, 2, 3, 4, 5)]
+    states = [begin(Federation(make_data(), 4), Restarting()).play(n).shared["model"] for n in (1, 2, 3, 4, 5)]
     for same in ((0, 1), (2, 3)):
         torch.testing.assert_close(states[same[0]], states[same[1]])
     for other in ((1, 2), (3, 4), (0, 4)):
@@ -152,7 +154,7 @@ def test_a_shared_player_restarts_at_the_server_and_no_round_is_no_interval():
 
 def _losses(game, rows, **codes):
     """The extractor's loss and the parts it is made of, on some records."""
-    run = Run(Federation(make_data(40, seed=3, **codes), 4, dtype="float64"), game)
+    run = begin(Federation(make_data(40, seed=3, **codes), 4, dtype="float64"), game)
     modules = run.model().modules
     seen = {name: column[torch.from_numpy(rows)] for name, column in run.tensors.items() if name != "y"}
     uniform = torch.rand(len(rows), 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -175,12 +177,12 @@ def test_the_ensembles_loss(against, bound):
     moves, modules, play, r = _losses(game, ROWS)
     u = play.u("race")
     logits = [modules[name](r) for name in ("privacy", "privacy/2", "privacy/3", "privacy/4")]
-    costs = torch.stack([torch.nn.functional.cross_entropy(one, u) for one in logits])
+    costs = torch.stack([torch.nn.functional.cross_entropy(answers, u) for answers in logits])
     torch.testing.assert_close(moves["CE"], costs.sum())
     marginal = torch.bincount(u, minlength=3) / len(u)
     leaks = -costs
     if bound == "confusion":
-        leaks = torch.stack([-(marginal * one.log_softmax(dim=1)).sum(dim=1).mean() for one in logits])
+        leaks = torch.stack([-(marginal * answers.log_softmax(dim=1)).sum(dim=1).mean() for answers in logits])
     leak = leaks.mean() if against == "mean" else leaks[costs.argmin()]
     torch.testing.assert_close(moves["extractor"], 0.6 * leak + 0.4 * moves["JSD"])
 
@@ -190,9 +192,9 @@ def test_the_kernels_term(kernel):
     plain, *_ = _losses(Hardened("race", 0.6, width=3), ROWS)
     weighted, _, play, r = _losses(Hardened("race", 0.6, width=3, kernel=kernel, kernel_weight=2.0), ROWS)
     u, everyone = play.u("race"), torch.ones(len(ROWS), dtype=torch.bool)
-    told = hsic(r, u, everyone) if kernel == "hsic" else mmd(r, u, everyone, 3)
-    torch.testing.assert_close(weighted["extractor"] - plain["extractor"], 0.6 * 2.0 * told)
-    assert float(told) != 0
+    dependence = hsic(r, u, everyone) if kernel == "hsic" else mmd(r, u, everyone, 3)
+    torch.testing.assert_close(weighted["extractor"] - plain["extractor"], 0.6 * 2.0 * dependence)
+    assert float(dependence) != 0
 
 
 @pytest.mark.parametrize("kernel", ["hsic", "mmd"])
@@ -214,7 +216,7 @@ def test_the_bottleneck_is_the_certified_channels():
     assert float(noise.std()) == pytest.approx(1.0, abs=0.1)
     wide = Hardened("sex", width=20, sigma=0.5, radius=100.0)
     torch.testing.assert_close(wide.represent(play), play("extractor", play.x))
-    run = Run(Federation(make_data(), 2, shield=CertifiedChannel(sigma=1e-9, radius=0.8)), game).play(1)
+    run = begin(Federation(make_data(), 2, shield=CertifiedChannel(sigma=1e-9, radius=0.8)), game).play(1)
     bare = run.model().of_x(game.represent, run.tensors["x"], run.federation.data.rows(2))
     np.testing.assert_allclose(run.release(2), bare.numpy(), atol=1e-6)
 
@@ -235,7 +237,8 @@ def test_who_is_shared_and_what_is_read(share):
 def test_no_task_label_is_ever_read():
     data = make_data()
     with_labels, without = (
-        Run(Federation(one, 4), Hardened("sex", **EVERYTHING)).play(2) for one in (data, data.without_labels())
+        begin(Federation(records, 4), Hardened("sex", **EVERYTHING)).play(2)
+        for records in (data, data.without_labels())
     )
     assert all(torch.equal(with_labels.shared[name], without.shared[name]) for name in without.shared)
 
@@ -246,13 +249,13 @@ def test_a_device_without_variety_trains_utility_only_and_is_counted(engine):
     sex[:10] = 1
     data = make_data(40, sex=sex)
     rows = np.arange(40)
-    own = {**EVERYTHING, "restarts": 0}
+    parts = {**EVERYTHING, "restarts": 0}
     bare = Federation(data, Dealt(rows[:10]), engine=engine)
-    full, none = (Run(bare, Hardened("sex", strength, **own)).play(2) for strength in (0.9, 0.0))
+    full, none = (begin(bare, Hardened("sex", strength, **parts)).play(2) for strength in (0.9, 0.0))
     torch.testing.assert_close(full.shared["extractor"], none.shared["extractor"])
     for name in ("privacy", "privacy/2", "privacy/3"):
         assert torch.equal(full.local[name].get(np.array([0]))[0], full.local[name].start)
-    run = Run(Federation(data, Dealt(rows[:10], rows[10:]), engine=engine), Hardened("sex", **own)).play(1)
+    run = begin(Federation(data, Dealt(rows[:10], rows[10:]), engine=engine), Hardened("sex", **parts)).play(1)
     assert run.utility_only == {"sex": 1}
 
 
@@ -261,12 +264,12 @@ def test_a_strong_game_hides_what_one_column_tells():
     data = make_data(400, held_out=100)
     x = data.x.copy()
     x[:, 0] = 3.0 * data.attributes["sex"].codes - 1.5
-    told = type(data)(x, data.attributes, data.split, data.y)
+    readable = type(data)(x, data.attributes, data.split, data.y)
     gap = {}
     common = {"attribute": "sex", "strength": 0.9, "width": 3, "optimiser": Adam(0.005), "local_epochs": 4,
               "batch_size": 50}  # fmt: skip
     for name, parts in (("printed", {}), ("kernel", {"kernel_weight": 20.0})):
-        run = Run(Federation(told, 2), Hardened(**common, **parts)).play(15)
+        run = begin(Federation(readable, 2), Hardened(**common, **parts)).play(15)
         r = torch.from_numpy(run.release(2))
         gap[name] = float(mmd(r, run.tensors["u:sex"][-100:], torch.ones(100, dtype=torch.bool), 2))
     assert gap["kernel"] < 0.3 * gap["printed"]
@@ -290,23 +293,25 @@ def test_a_strong_game_hides_what_one_column_tells():
         ({"attribute": "sxe"}, "did you mean 'sex'"),
     ],
 )
-def test_bad_settings_are_told(wrong, says):
+def test_bad_settings_are_reported(wrong, says):
     with pytest.raises(InputError, match=says) as fault:
-        Run(Federation(make_data(), 4), Hardened(**wrong))
+        begin(Federation(make_data(), 4), Hardened(**{"attribute": "sex", **wrong}))
     assert "\n" not in str(fault.value)
 
 
 def test_a_study_knows_the_types_of_what_is_inherited():
     """Fields of the base are spelt in its module's words."""
-    made = make(Hardened, {"optimiser": {"kind": "adam", "learning_rate": 0.5}, "critic": [5]}, "game")
-    assert (made.optimiser, made.critic) == (Adam(0.5), (5,))
+    game = make(
+        Hardened, {"attribute": "sex", "optimiser": {"kind": "adam", "learning_rate": 0.5}, "critic": [5]}, "game"
+    )
+    assert (game.optimiser, game.critic) == (Adam(0.5), (5,))
     with pytest.raises(InputError, match=r"game\.networks: 'heavy' is not allowed"):
         make(Hardened, {"networks": "heavy"}, "game")
 
 
 def test_the_critic_has_the_layers_that_were_named():
-    run = Run(Federation(make_data(), 4), Hardened(("sex", "race"), width=3, critic=(7, 6)))
-    shapes = [tuple(one.shape) for one in run.model().modules["utility"].parameters()]
+    run = begin(Federation(make_data(), 4), Hardened(("sex", "race"), width=3, critic=(7, 6)))
+    shapes = [tuple(weights.shape) for weights in run.model().modules["utility"].parameters()]
     assert shapes[::2] == [(7, 4 + 3 + 5), (6, 7), (1, 6)]
     with pytest.raises(InputError, match="for images leave it out"):
-        Run(Federation(make_data(14, features=(3, 8, 8)), 2), Hardened("sex", critic=(7,)))
+        begin(Federation(make_data(14, features=(3, 8, 8)), 2), Hardened("sex", critic=(7,)))

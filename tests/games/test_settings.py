@@ -1,6 +1,8 @@
-"""A setting that no loss asks for is misspelt, and refused before the first round."""
+"""Settings of games: those that no loss reads are refused, all are documented, and no attribute is assumed."""
 
-from dataclasses import dataclass
+import inspect
+import re
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pytest
@@ -8,8 +10,25 @@ import pytest
 from fedveil.core.errors import InputError
 from fedveil.core.models import mlp
 from fedveil.data import Attribute, AttributeData
-from fedveil.federation import Federation, Run
-from fedveil.games import AdversarialTraining, FedAvg, Game, Move, Player, Raw, Stage
+from fedveil.federation import Federation, Krum, TrimmedMean, begin
+from fedveil.games import (
+    DPFE,
+    SGD,
+    TAPPFL,
+    Adam,
+    AdversarialTraining,
+    Autoencoder,
+    Curious,
+    DataShape,
+    FedAvg,
+    Game,
+    Hardened,
+    Move,
+    Player,
+    Raw,
+    Stage,
+    Undefended,
+)
 
 ENGINES = pytest.mark.parametrize("engine", ["plain", "stacked"])
 
@@ -30,18 +49,18 @@ def data():
 @pytest.mark.parametrize("value", [1.0, [1.0] * 4])
 def test_a_misspelt_setting_is_refused_with_the_right_spelling(data, engine, value):
     with pytest.raises(InputError, match=r"'strenght' is read by no loss of adversarial.*mean 'strength'") as fault:
-        Run(Federation(data, 4, engine=engine, settings={"strenght": value}), AdversarialTraining("sex", width=2))
+        begin(Federation(data, 4, engine=engine, settings={"strenght": value}), AdversarialTraining("sex", width=2))
     assert "\n" not in str(fault.value)
     both = {"strength": value, "strenght": value}
     with pytest.raises(InputError, match="'strenght'"):
-        Run(Federation(data, 4, engine=engine, settings=both), AdversarialTraining("sex", width=2))
-    Run(Federation(data, 4, engine=engine, settings={"strength": value}), AdversarialTraining("sex", width=2)).play(1)
+        begin(Federation(data, 4, engine=engine, settings=both), AdversarialTraining("sex", width=2))
+    begin(Federation(data, 4, engine=engine, settings={"strength": value}), AdversarialTraining("sex", width=2)).play(1)
 
 
 @pytest.mark.parametrize("game", [FedAvg(hidden=(3,)), Raw()])
 def test_a_game_without_settings_takes_none(data, game):
     with pytest.raises(InputError, match=f"'strength' is read by no loss of {game.name}: there are none"):
-        Run(Federation(data, 4, settings={"strength": 1.0}), game)
+        begin(Federation(data, 4, settings={"strength": 1.0}), game)
 
 
 @dataclass(frozen=True)
@@ -83,4 +102,20 @@ def test_settings_count_as_read_wherever_and_however_they_are_read(data, engine,
 
 def test_a_setting_that_is_needed_and_missing_is_asked_for(data):
     with pytest.raises(InputError, match="no setting 'weight': did you mean 'wieght'"):
-        Run(Federation(data, 4, settings={"wieght": 1.0}), Late())
+        begin(Federation(data, 4, settings={"wieght": 1.0}), Late())
+
+
+@pytest.mark.parametrize("game", [AdversarialTraining, TAPPFL, DPFE, Hardened, Curious])
+def test_no_game_assumes_which_attribute_is_hidden(game):
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: '(attribute|secrets)'"):
+        game()
+
+
+GAMES = (FedAvg, Undefended, AdversarialTraining, Autoencoder, TAPPFL, DPFE, Hardened, Curious)
+
+
+@pytest.mark.parametrize("part", [*GAMES, SGD, Adam, TrimmedMean, Krum, DataShape, Player, Move, Stage])
+def test_every_setting_is_documented_by_its_class(part):
+    documented = re.search(r"Attributes:\n(.*)", inspect.getdoc(part), re.DOTALL)[1]
+    names = re.findall(r"^    (\w+): \S", documented, re.MULTILINE)
+    assert sorted(names) == sorted(setting.name for setting in fields(part))

@@ -8,14 +8,14 @@ import torch
 from small_games import Dealt, make_data
 from torch.nn.functional import cross_entropy
 
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
 from fedveil.games import SGD, TAPPFL
 
 ENGINES = pytest.mark.parametrize("engine", ["plain", "stacked"])
 
 
 def _played(data, dealt, engine, game, **options):
-    return Run(Federation(data, dealt, engine=engine, dtype="float64", device="cpu", **options), game).play(1)
+    return begin(Federation(data, dealt, engine=engine, dtype="float64", device="cpu", **options), game).play(1)
 
 
 @ENGINES
@@ -27,11 +27,11 @@ def test_every_device_plays_by_its_own_strength(engine):
     alike = [_played(data, dealt, engine, game, settings={"strength": strength}) for strength in (0.0, 1.0)]
     for device in range(2):
         for player in ("privacy", "utility"):
-            own, same, other = (
+            chosen, same, other = (
                 run.local[player].get(np.array([device])) for run in (mixed, alike[device], alike[1 - device])
             )
-            torch.testing.assert_close(own, same)
-            assert not torch.equal(own, other)
+            torch.testing.assert_close(chosen, same)
+            assert not torch.equal(chosen, other)
 
 
 @ENGINES
@@ -62,7 +62,7 @@ def test_a_value_that_no_batch_holds_does_no_harm(engine, bound, attribute):
     assert all(math.isfinite(value) for value in run.history[0].losses.values())
     assert all(bool(state.isfinite().all()) for state in run.shared.values())
     assert run.utility_only == dict.fromkeys(game.attributes, 0)
-    assert not torch.equal(run.shared["extractor"], Run(run.federation, game).shared["extractor"])
+    assert not torch.equal(run.shared["extractor"], begin(run.federation, game).shared["extractor"])
 
 
 @ENGINES
@@ -71,8 +71,8 @@ def test_a_value_absent_from_a_batch_leaves_the_plain_cross_entropy(engine):
     data = make_data(30, race=race)
     game = TAPPFL("race", 1.0, width=3, local_epochs=1, batch_size=10, optimiser=SGD(1e-12))
     federation = Federation(data, Dealt(np.arange(10)), engine=engine, dtype="float64", device="cpu")
-    run = Run(federation, game).play(1)
-    modules = Run(federation, game).model().modules
+    run = begin(federation, game).play(1)
+    modules = begin(federation, game).model().modules
     r = modules["extractor"](torch.from_numpy(data.x[:10]).double())
     expected = cross_entropy(modules["privacy"](r), torch.from_numpy(race[:10])).detach()
     assert run.history[0].losses["CE"] == pytest.approx(float(expected), rel=1e-6)

@@ -6,7 +6,7 @@ from torch.nn.functional import pixel_shuffle
 
 from fedveil.core.models import convolutions, mlp
 from fedveil.games import DataShape
-from fedveil.games.networks import PAPER_CRITIC, joined, tappfl_networks
+from fedveil.games.tappfl_networks import PAPER_CRITIC, joined, tappfl_networks
 
 
 @torch.no_grad()
@@ -35,8 +35,8 @@ def test_convolutions_start_the_same_way(kind, low, high):
 
 
 def test_the_same_generator_gives_the_same_weights():
-    one, other = (mlp([4, 8, 2], torch.Generator().manual_seed(3), start="he")[0].weight for _ in range(2))
-    assert torch.equal(one, other)
+    first, other = (mlp([4, 8, 2], torch.Generator().manual_seed(3), start="he")[0].weight for _ in range(2))
+    assert torch.equal(first, other)
 
 
 @pytest.mark.parametrize("size", [(32, 32), (28, 28), (9, 7), (2, 3)])

@@ -6,10 +6,11 @@ import json
 
 from made_study import METHODS, Law
 
+from fedveil.core.figures import Estimate
 from fedveil.report import in_words, write_report
-from fedveil.report.build import page_data
-from fedveil.report.contradictions import contradictions
+from fedveil.report.certified import contradictions
 from fedveil.report.export import export
+from fedveil.report.gather import page_data
 from fedveil.report.settings import settings_of
 from fedveil.studies.results import open_study
 
@@ -39,22 +40,24 @@ def test_with_every_certificate_contradicted_nothing_is_proved(study):
 def test_estimates_below_or_around_the_bound_contradict_nothing(study):
     results = study(methods=SOUND)
     assert "contradiction" not in words(results)
-    data = page_data(results)
-    assert not any(found for by_setting in data["contradictions"] for found in by_setting)
+    data = page_data(results).figures
+    assert not any(cases for by_setting in data.contradictions for cases in by_setting)
 
 
 def test_one_seeds_broken_cell_is_enough_and_the_cotrained_adversary_counts(study):
     results = study(methods=SOUND)
-    (setting,) = [one for one in settings_of(results) if one.method == "certified-channel"]
+    (setting,) = [setting for setting in settings_of(results) if setting.method == "certified-channel"]
     path = setting.cells[0].folder / "result.json"
-    found = json.loads(path.read_text("utf-8"))
+    result = json.loads(path.read_text("utf-8"))
     read = {"estimate": 0.9, "low": 0.88, "high": 0.92}  # Φ(1) = 0.841
-    found["cotrained"]["sex"] = {**found["leakage"]["sex"]["worst"], "name": "co-trained", "balanced_accuracy": read}
-    path.write_text(json.dumps(found), "utf-8")
-    (setting,) = [one for one in settings_of(open_study(results.folder)) if one.method == "certified-channel"]
-    (one,) = contradictions(setting, "sex")
-    assert (one.quantity, one.attacker, one.seed) == ("balanced accuracy", "co-trained", setting.cells[0].seed)
-    assert one.read == [0.9, 0.88, 0.92]
+    result["cotrained"]["sex"] = {**result["leakage"]["sex"]["worst"], "name": "co-trained", "balanced_accuracy": read}
+    path.write_text(json.dumps(result), "utf-8")
+    (setting,) = [
+        setting for setting in settings_of(open_study(results.folder)) if setting.method == "certified-channel"
+    ]
+    (case,) = contradictions(setting, "sex")
+    assert (case.quantity, case.attacker, case.seed) == ("balanced accuracy", "co-trained", setting.cells[0].seed)
+    assert case.read == Estimate(0.9, 0.88, 0.92)
     assert contradictions(setting, "race") == []
 
 
@@ -69,12 +72,12 @@ def test_it_stands_on_the_page_and_in_the_exports(study, tmp_path):
 
 def test_a_bound_that_not_every_cell_proves_is_not_shown(study):
     results = study(methods=SOUND)
-    at = [one.method for one in settings_of(results)].index("certified-channel")
-    assert page_data(results)["certificates"][0][at]
+    at = [setting.method for setting in settings_of(results)].index("certified-channel")
+    assert page_data(results).figures.certificates[0][at]
     path = settings_of(results)[at].cells[1].folder / "result.json"
-    found = json.loads(path.read_text("utf-8"))
-    found["certificates"]["sex"] = []
-    path.write_text(json.dumps(found), "utf-8")
-    data = page_data(open_study(results.folder))
-    assert data["certificates"][0][at] == []
-    assert data["views"][0][0]["bounds"][at] is None
+    result = json.loads(path.read_text("utf-8"))
+    result["certificates"]["sex"] = []
+    path.write_text(json.dumps(result), "utf-8")
+    data = page_data(open_study(results.folder)).figures
+    assert data.certificates[0][at] == []
+    assert data.views[0][0].bounds[at] is None

@@ -14,9 +14,10 @@ from made_study import METHODS, Law, Made, many_cells
 from fedveil.cli import main
 from fedveil.core.errors import InputError
 from fedveil.report import write_report
-from fedveil.report.build import MOST_BYTES, page_data
+from fedveil.report.build import MOST_BYTES
 from fedveil.report.charts import plot_frontier
-from fedveil.report.latex import latex_text
+from fedveil.report.export import latex_text
+from fedveil.report.gather import page_data
 from fedveil.report.marks import COLOURS, DARK_PAPER, LIGHT_PAPER, marks
 from fedveil.report.tsne import CELLS, tsne_map
 from fedveil.studies.results import open_study
@@ -66,7 +67,7 @@ def test_500_cells_fit(study):
     assert len(results.planned) >= 498
     path = write_report(results)
     assert path.stat().st_size < MOST_BYTES
-    assert sum(one is not None for one in page_data(results)["maps"]["released"]) <= CELLS
+    assert sum(people is not None for people in page_data(results).maps.released) <= CELLS
 
 
 def test_what_is_missing_is_named(study):
@@ -78,15 +79,17 @@ def test_what_is_missing_is_named(study):
             "m3-0-seed0": ["leakage/sex/worst/name"],
         },
     )
-    data = page_data(results)
-    labels = [setting["label"] for setting in data["settings"]]
-    missing = dict(zip(labels, data["views"][0][0]["missing"], strict=True))
+    data = page_data(results).figures
+    labels = [setting.label for setting in data.settings]
+    missing = dict(zip(labels, data.views[0][0].missing, strict=True))
     assert missing["drop-columns (9 columns)"] == "2 of 2 cells not finished"
     assert missing["certified-channel (sigma 1)"] == "seed 0: no leakage of sex; seed 1: no leakage of sex"
     assert missing["adversarial (strength 0.5)"] == "1 of 2 cells not finished"
-    assert [cell for cell, _ in results.damaged] == ["m3-0-seed0"]  # a result that lacks a part counts as none
+    ((damaged, why),) = results.damaged  # a result that lacks a part counts as none
+    assert damaged == "m3-0-seed0"
+    assert why == "its result cannot be read (leakage.sex.worst.name is missing); run the study again to recompute it"
     assert len(labels) == 9
-    assert data["views"][0][1]["missing"][labels.index("certified-channel (sigma 1)")] is None  # race is there
+    assert data.views[0][1].missing[labels.index("certified-channel (sigma 1)")] is None  # race has figures
     assert "PARTIAL" in write_report(results).read_text(encoding="utf-8")
 
 
@@ -99,12 +102,12 @@ def test_a_study_that_has_not_begun(study):
 
 def test_the_mean_and_the_certificate_are_the_studys(study):
     results = study()
-    data = page_data(results)
-    row = next(r for r in results.rows if r["method"] == "none" and r["task"] == "income" and r["attribute"] == "sex")
-    point = data["views"][0][0]["points"][0]
-    assert point["leakage"] == pytest.approx(list(row["leakage"]["balanced_accuracy"].values()), abs=1e-4)
-    assert point["utility"] == pytest.approx(list(row["utility"]["accuracy"].values()), abs=1e-4)
-    bounds = [bound for bound in data["views"][0][0]["bounds"] if bound is not None]
+    view = page_data(results).figures.views[0][0]
+    row = next(row for row in results.rows if (row.method, row.task, row.attribute) == ("none", "income", "sex"))
+    point = view.points[0]
+    assert point.leakage == pytest.approx(tuple(row.leakage.balanced_accuracy.as_dict().values()), abs=1e-4)
+    assert point.utility == pytest.approx(tuple(row.utility.accuracy.as_dict().values()), abs=1e-4)
+    bounds = [bound for bound in view.bounds if bound is not None]
     assert bounds == pytest.approx([0.97725, 0.84135, 0.59871], abs=1e-4)
     assert all(bound >= exact for bound, exact in zip(bounds, [0.977249, 0.841344, 0.598706], strict=True))
 
@@ -112,14 +115,14 @@ def test_the_mean_and_the_certificate_are_the_studys(study):
 def test_the_notebooks_chart_shows_the_pages_points(study):
     results = study()
     figure = plot_frontier(results, attribute="race")
-    view = page_data(results)["views"][0][1]
+    view = page_data(results).figures.views[0][1]
     drawn = {
         i: x
         for trace in figure.data
         if trace.name != "front" and "certified:" not in trace.name
         for i, x in zip(trace.customdata, trace.x, strict=True)
     }
-    assert drawn == {i: point["leakage"][0] for i, point in enumerate(view["points"])}
+    assert drawn == {i: point.leakage.estimate for i, point in enumerate(view.points)}
     symbols = [trace.marker.symbol for trace in figure.data if trace.marker.symbol]
     assert len(set(symbols)) == len(symbols)
     assert plot_frontier(results, "hours").layout.yaxis.title.text == "utility: accuracy of hours → better"
@@ -230,8 +233,8 @@ def test_damaged_arrays_are_borne(study):
         (cell.folder / "sample.safetensors").write_bytes(b"broken")
         (cell.folder / "metrics.jsonl").write_text("{")
     data = page_data(open_study(results.folder))
-    assert not any(data["maps"]["released"])
-    assert not any(run["curves"] for runs in data["losses"] for run in runs)
+    assert not any(data.maps.released)
+    assert not any(seed.curves for seeds in data.losses for seed in seeds)
 
 
 @pytest.mark.slow

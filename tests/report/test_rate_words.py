@@ -10,7 +10,7 @@ from made_study import METHODS, Law, Made
 
 from fedveil.report import in_words
 from fedveil.report.gather import gather
-from fedveil.report.sound import pair_of
+from fedveil.report.pairs import pair_of
 from fedveil.studies.results import StudyResults, open_study
 
 STRANGER, SERVER = 0.11, 0.83
@@ -61,7 +61,7 @@ def test_the_bound_that_is_told_is_the_one_for_a_server_that_knows_the_sender(tm
     assert "0.11" not in told
     assert "Corollary 1" in told
     pairs = [[pair_of(results, "income", "sex")]]
-    shown = {one["quantity"]: one["bound"] for one in gather(results, pairs, ["sex"])["certificates"][0][1]}
+    shown = {stated.quantity: stated.bound for stated in gather(results, pairs, ["sex"]).certificates[0][1]}
     assert shown["information (bits)"] == SERVER  # kept apart from the stranger's, which is tighter
     assert shown["information (bits), sender unknown"] == STRANGER
 

@@ -13,12 +13,11 @@ from made_study import METHODS, Made
 
 from fedveil.certificates import GaussianRelease
 from fedveil.certificates.fano import fano_accuracy_bound
-from fedveil.report.build import page_data
-from fedveil.report.gather import gather
+from fedveil.report.gather import gather, page_data
+from fedveil.report.pairs import pair_of
 from fedveil.report.settings import settings_of
-from fedveil.report.sound import pair_of
 from fedveil.report.theory import theory
-from fedveil.studies.results import CellResult, StudyResults
+from fedveil.studies.results import CellResult, StudyResults, open_study
 
 ONE = {"seeds": (0,), "tasks": ("income",), "attributes": {"sex": ("Female", "Male"), "race": ("B", "O", "W")}}
 
@@ -26,23 +25,27 @@ ONE = {"seeds": (0,), "tasks": ("income",), "attributes": {"sex": ("Female", "Ma
 def test_theorems_are_put_beside_what_was_measured(study: Callable[..., StudyResults]) -> None:
     results = study(**ONE)
     settings = settings_of(results)
-    found = theory(settings, "income", "sex")
-    assert found is not None
-    assert (found["gap"], found["entropy"], found["values"]) == (0.2, 0.92, 2)
-    for setting, told in zip(settings, found["settings"], strict=True):
+    table = theory(settings, "income", "sex")
+    assert table is not None
+    assert (table.gap, table.entropy, table.values) == (0.2, 0.92, 2)
+    for setting, theorems in zip(settings, table.settings, strict=True):
+        assert theorems is not None
+        assert theorems.advantage is not None
+        assert theorems.accuracy is not None
+        assert theorems.error_printed is not None
         (cell,) = setting.cells
-        judged = cell.result["leakage"]["sex"]
-        advantage = judged["worst"]["advantage"]["estimate"]
-        assert told["advantage"][0] == pytest.approx(advantage, abs=1e-4)
-        assert told["error_corrected"] == pytest.approx(0.2 - advantage, abs=2e-4)
-        assert told["error_printed"] <= told["error_corrected"]  # at its best the two are one
-        groups = cell.result["utility"]["income"]["by_group"]["sex"].values()
-        assert told["error"] == pytest.approx(sum(1 - one["estimate"] for one in groups), abs=2e-4)
-        assert told["equivocation"] == pytest.approx(0.92 - 0.1)  # what attackers read of it is 0.1 bits
-        assert told["accuracy_corrected"] == pytest.approx(fano_accuracy_bound(0.82, 2), abs=1e-4)
-        assert told["accuracy_printed"] == pytest.approx(0.8573, abs=1e-4)  # 1 − 0.82/(2 log₂(6/0.82))
-        assert told["accuracy"][0] == pytest.approx(judged["worst"]["accuracy"]["estimate"], abs=1e-4)
-        certified = [told[name] for name in ("error_certified", "accuracy_certified")]
+        judged = cell.result.leakage["sex"]
+        advantage = judged.worst.advantage.estimate
+        assert theorems.advantage.estimate == pytest.approx(advantage, abs=1e-4)
+        assert theorems.error_corrected == pytest.approx(0.2 - advantage, abs=2e-4)
+        assert theorems.error_printed <= theorems.error_corrected  # at its best the two are one
+        groups = cell.result.utility["income"].by_group["sex"].values()
+        assert theorems.error == pytest.approx(sum(1 - accuracy.estimate for accuracy in groups), abs=2e-4)
+        assert theorems.equivocation == pytest.approx(0.92 - 0.1)  # what attackers read of it is 0.1 bits
+        assert theorems.accuracy_corrected == pytest.approx(fano_accuracy_bound(0.82, 2), abs=1e-4)
+        assert theorems.accuracy_printed == pytest.approx(0.8573, abs=1e-4)  # 1 − 0.82/(2 log₂(6/0.82))
+        assert theorems.accuracy.estimate == pytest.approx(judged.worst.accuracy.estimate, abs=1e-4)
+        certified = [theorems.error_certified, theorems.accuracy_certified]
         if setting.method == "certified-channel":
             release = GaussianRelease(1.0, float(setting.strength or 0), norm_enforced_at_release=True)
             expected = [0.2 - release.certify_advantage(2).bound, release.certify_accuracy([0.5, 0.5]).bound]
@@ -57,38 +60,43 @@ def test_what_is_certified_over_seeds_is_the_weakest_bound(study: Callable[..., 
     def weaker(cell: CellResult) -> CellResult:
         if (cell.method, cell.seed) != ("certified-channel", 1):
             return cell
-        own = [{**one, "bound": 0.99} for one in cell.result["certificates"]["sex"]]
-        return replace(cell, result={**cell.result, "certificates": {**cell.result["certificates"], "sex": own}})
+        loose = tuple(replace(certificate, bound=0.99) for certificate in cell.result.certificates["sex"])
+        return replace(cell, result=replace(cell.result, certificates={**cell.result.certificates, "sex": loose}))
 
     settings = settings_of(replace(results, cells=[weaker(cell) for cell in results.cells]))
-    found = theory(settings, "income", "sex")
-    assert found is not None
-    told = [one for one, of in zip(found["settings"], settings, strict=True) if of.method == "certified-channel"]
-    assert [one["accuracy_certified"] for one in told] == [0.99] * len(told)
-    assert [one["error_certified"] for one in told] == pytest.approx([0.2 - 0.99] * len(told))
+    table = theory(settings, "income", "sex")
+    assert table is not None
+    lines = [line for line, of in zip(table.settings, settings, strict=True) if of.method == "certified-channel"]
+    assert [line and line.accuracy_certified for line in lines] == [0.99] * len(lines)
+    assert [line and line.error_certified for line in lines] == pytest.approx([0.2 - 0.99] * len(lines))
 
 
 def test_more_than_two_values_leave_theorem_1_and_the_printed_form_out(study: Callable[..., StudyResults]) -> None:
-    found = theory(settings_of(study(**ONE)), "income", "race")
-    assert found is not None
-    assert found["gap"] is None
-    told = found["settings"][0]
-    assert told["error_corrected"] is told["error_printed"] is told["error"] is told["accuracy_printed"] is None
-    assert told["accuracy_corrected"] == pytest.approx(fano_accuracy_bound(1.2, 3), abs=1e-4)
+    table = theory(settings_of(study(**ONE)), "income", "race")
+    assert table is not None
+    assert table.gap is None
+    line = table.settings[0]
+    assert line is not None
+    assert line.error_corrected is line.error_printed is line.error is line.accuracy_printed is None
+    assert line.accuracy_corrected == pytest.approx(fano_accuracy_bound(1.2, 3), abs=1e-4)
 
 
 def test_results_of_an_earlier_version_have_none_and_a_page_all_the_same(study: Callable[..., StudyResults]) -> None:
     parts = ("theory", "spent", "utility_only", "devices", "decensoring")
     results = study(Made(**ONE, without={cell["id"]: parts for cell in Made(**ONE).planned()}))
     assert theory(settings_of(results), "income", "sex") is None
-    data = page_data(results)
-    assert data["theory"] == [[None, None]]
-    assert [setting["spent"] for setting in data["settings"]] == [None] * len(data["settings"])
+    data = page_data(results).figures
+    assert data.theory == [[None, None]]
+    assert [setting.spent for setting in data.settings] == [None] * len(data.settings)
 
 
 def changed(results: StudyResults, method: str, **parts: Any) -> StudyResults:
-    cells = [replace(c, result={**c.result, **parts}) if c.method == method else c for c in results.cells]
-    return replace(results, cells=cells)
+    """Write further parts into the results of a method's cells, and read them."""
+    for cell in results.cells:
+        if cell.method == method:
+            path = cell.folder / "result.json"
+            path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **parts}), "utf-8")
+    return open_study(results.folder)
 
 
 def attacker(name: str, read: float) -> dict[str, Any]:
@@ -104,7 +112,19 @@ UNDONE = {
         "gain": {"estimate": 0.2, "low": 0.15, "high": 0.25},
     }
 }
-SPENT = {"bound": 3.2, "infinite": False, "assumptions": {"delta": 1e-5, "releases": 4}, "covers": "updates"}
+SPENT = {
+    "certified": True,
+    "quantity": "epsilon",
+    "bound": 3.2,
+    "direction": "upper",
+    "confidence": None,
+    "assumptions": {"delta": 1e-5, "releases": 4},
+    "does_not_cover": [],
+    "method": "Gaussian mechanism",
+    "citation": "textbook",
+    "infinite": False,
+    "covers": "updates",
+}
 PARTS = {"decensoring": UNDONE, "spent": [SPENT], "utility_only": {"sex": 7}, "devices": 100}
 
 
@@ -112,35 +132,36 @@ def test_what_else_cells_say_is_told(study: Callable[..., StudyResults]) -> None
     from fedveil.report import in_words
 
     results = changed(study(**ONE), "adversarial", **PARTS)
-    said = {one.about: one.text for one in in_words(results, "income", "sex")}
+    said = dict(in_words(results, "income", "sex"))
     assert said["decensoring"].startswith("De-censoring reads sex from adversarial (strength 2) at 0.90 [0.89, 0.91]")
     assert "WORSE than the leakage on the frontier" in said["decensoring"]
     assert "adversarial (strength 2): ε = 3.2, δ = 1e-05 in 4 updates" in said["spent"]
     assert said["idle"].startswith("7 of 100 devices lack sex or hold one value of it")
     pairs = [[pair_of(results, "income", name) for name in ("sex", "race")]]
     data = gather(results, pairs, ["sex", "race"])
-    place = [setting["label"] for setting in data["settings"]].index("adversarial (strength 2)")
-    kinds = [(one["name"], one["kind"]) for one in data["attackers"][0][place]]
+    index = [setting.label for setting in data.settings].index("adversarial (strength 2)")
+    kinds = [(attacker.name, attacker.kind) for attacker in data.attackers[0][index]]
     assert kinds[-3:] == [
         ("de-censoring", "decensoring"),
         ("equal capacity (de-censoring's control)", "decensoring-control"),
         ("co-trained", "cotrained"),
     ]
-    assert data["settings"][place]["spent"] == "ε = 3.2, δ = 1e-05 in 4 updates"
-    assert data["views"][0][0]["points"][place]["leakage"][0] < 0.85  # the frontier stays the panel's
+    assert data.settings[index].spent == "ε = 3.2, δ = 1e-05 in 4 updates"
+    point = data.views[0][0].points[index]
+    assert point is not None
+    assert point.leakage.estimate < 0.85  # the frontier stays the panel's
 
 
 def test_de_censoring_beyond_a_certificate_contradicts_it(study: Callable[..., StudyResults]) -> None:
     from fedveil.report import in_words
 
     results = changed(study(**ONE), "certified-channel", decensoring=UNDONE)
-    said = {one.about: one.text for one in in_words(results, "income", "sex")}
+    said = dict(in_words(results, "income", "sex"))
     assert "de-censoring reads sex at" in said["contradiction"]
 
 
 def test_theory_is_on_the_page(chromium: Any, tmp_path: Path) -> None:
     from fedveil.report import write_report
-    from fedveil.studies.results import open_study
 
     folder = Made(**ONE).write(tmp_path / "study")
     for path in folder.glob("cells/m3-*/result.json"):

@@ -8,8 +8,8 @@ import pytest
 from made_study import METHODS, Law
 
 from fedveil.report import in_words
-from fedveil.report.phrases import shown
-from fedveil.report.sound import pair_of
+from fedveil.report.pairs import pair_of
+from fedveil.report.words import shown
 
 
 def words(results, task="income", attribute="sex"):

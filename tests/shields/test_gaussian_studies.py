@@ -12,7 +12,7 @@ from tiny_study import TINY
 from fedveil.config.cells import load_data, make_federation, make_game
 from fedveil.config.study import make_study
 from fedveil.core.errors import InputError
-from fedveil.federation import Run
+from fedveil.federation import begin
 from fedveil.studies.check import checked
 from fedveil.studies.judging import judge_run
 
@@ -39,10 +39,10 @@ def test_a_target_that_cannot_be_reached_is_told_before_anything_is_run():
 def judged(study, number):
     method = study.methods[number]
     strength = method.points[0]
-    run = Run(make_federation(study, method, strength, 0, load_data(study, 0)), make_game(method, strength))
+    run = begin(make_federation(study, method, strength, 0, load_data(study, 0)), make_game(method, strength))
     watched = study.attacks.view == "updates"
     run.play(2, record=study.attacks.rounds if watched else (), shadows=study.attacks.shadows if watched else 0)
-    return judge_run(study, run, lambda share, what: None)[0]
+    return judge_run(study, run, lambda share, what: None)[0].as_dict()
 
 
 def test_certificates_of_noise_are_shown_where_they_hold():

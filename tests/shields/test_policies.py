@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from fedveil_papers.exposure import Laboratory, Task
+from fedveil_papers.recup.laboratory import Laboratory, Task
 from small_task import small_data
 
 from fedveil.config import Policy, shield_for
@@ -39,7 +39,7 @@ def test_what_the_default_shows_does_not_depend_on_the_true_value_and_is_read_le
     assert not torch.equal(sent[0], x)
     lab = Laboratory(task, static=(), adaptive=[("recovered", "logistic")], draws=100)
     bare, defended = lab.measure("none"), lab.measure("recommended", shield)
-    read = [one.worst("u")["balanced_accuracy"]["estimate"] for one in (bare, defended)]
+    read = [point.worst("u").balanced_accuracy.estimate for point in (bare, defended)]
     assert read[1] < read[0] - 0.05
     assert np.isfinite(defended.kept)
 

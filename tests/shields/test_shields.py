@@ -7,7 +7,7 @@ from fedveil.core import plugins
 from fedveil.core.errors import InputError
 from fedveil.core.randomness import torch_generator
 from fedveil.data import Attribute, AttributeData
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
 from fedveil.games import SGD, Autoencoder, FedAvg
 from fedveil.shields import (
     LEAVING,
@@ -212,7 +212,8 @@ def test_channels_without_noise_or_radius_are_refused(sigma, radius):
 def test_updates_pass_the_shield_before_the_server_sees_them(data, engine):
     halve = Change(lambda values, _: values / 2, frozenset({Kind.UPDATE}))
     bare, halved = (
-        Run(Federation(data, 4, engine=engine, dtype="float64", **options), GAME) for options in ({}, {"shield": halve})
+        begin(Federation(data, 4, engine=engine, dtype="float64", **options), GAME)
+        for options in ({}, {"shield": halve})
     )
     start = bare.shared["model"].clone()
     for run in (bare, halved):
@@ -235,7 +236,7 @@ def failing(devices):
 
 @ENGINES
 def test_a_device_whose_shield_fails_is_silent_and_the_others_go_on(data, engine):
-    run = Run(Federation(data, 5, engine=engine, shield=failing({3}), dtype="float64"), GAME)  # 3 raises, 2 sends NaN
+    run = begin(Federation(data, 5, engine=engine, shield=failing({3}), dtype="float64"), GAME)  # 3 raises, 2 sends NaN
     start = run.shared["model"].clone()
     run.play(1, record=[1])
     assert run.history[0].devices == 5
@@ -248,7 +249,7 @@ def test_a_device_whose_shield_fails_is_silent_and_the_others_go_on(data, engine
 
 @ENGINES
 def test_when_all_are_silent_the_state_stands(data, engine):
-    run = Run(Federation(data, 5, engine=engine, shield=failing(set(range(5)))), GAME)
+    run = begin(Federation(data, 5, engine=engine, shield=failing(set(range(5)))), GAME)
     start = run.shared["model"].clone()
     run.play(2, record=[1, 2])
     assert torch.equal(run.shared["model"], start)
@@ -266,7 +267,7 @@ def test_the_context_is_the_device_s_own(data, engine):
         return values
 
     federation = Federation(data, 3, engine=engine, shield=Change(look))
-    Run(federation, GAME).play(2)
+    begin(federation, GAME).play(2)
     assert set(seen) == {(device, number) for device in range(3) for number in (1, 2)}
     for (device, _), context in seen.items():
         rows = federation.partition.device(device)
@@ -281,20 +282,20 @@ def test_the_context_is_the_device_s_own(data, engine):
 def test_random_shields_are_repeatable_and_differ_between_devices_and_rounds(data, engine):
     noise = Change(lambda values, c: values * 0 + torch.randn(values.shape, generator=c.generator))
     first, second = (
-        Run(Federation(data, 3, engine=engine, shield=noise), GAME).play(2, record=[1, 2]) for _ in range(2)
+        begin(Federation(data, 3, engine=engine, shield=noise), GAME).play(2, record=[1, 2]) for _ in range(2)
     )
     assert torch.equal(first.shared["model"], second.shared["model"])
     drawn = torch.cat([updates for _, _, updates in first.recorded])
     assert len(drawn) == 6
     assert torch.corrcoef(drawn).fill_diagonal_(0).abs().max() < 0.9
-    other = Run(Federation(data, 3, engine=engine, shield=noise, seed=1), GAME).play(1, record=[1])
+    other = begin(Federation(data, 3, engine=engine, shield=noise, seed=1), GAME).play(1, record=[1])
     assert not torch.isclose(other.recorded[0][2], first.recorded[0][2]).any()
 
 
 def test_representations_are_released_through_the_certified_channel(data):
     game = Autoencoder(hidden=(3,), width=2)
     bare, shielded, again = (
-        Run(Federation(data, 4, shield=shield), game).play(2)
+        begin(Federation(data, 4, shield=shield), game).play(2)
         for shield in (Identity(), CertifiedChannel(0.5), CertifiedChannel(0.5))
     )
     assert all(
@@ -323,6 +324,6 @@ def test_a_third_party_s_shield_joins_by_entry_point(third_party, data):
         "    def change(self, message, context):\n"
         "        return message.with_values(message.values * 0)\n",
     )
-    run = Run(Federation(data, 3, shield=plugins.load("fedveil.shields", "theirs")()), GAME)
+    run = begin(Federation(data, 3, shield=plugins.load("fedveil.shields", "theirs")()), GAME)
     start = run.shared["model"].clone()
     assert torch.equal(run.play(1).shared["model"], start)

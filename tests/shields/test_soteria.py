@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from fedveil_papers.exposure import network, network_segments, per_sample_gradients
+from fedveil_papers.recup.laboratory import network
 from torch import nn
 
 from fedveil.core.errors import InputError
@@ -13,6 +13,7 @@ from fedveil.games.losses import cross_entropy
 from fedveil.shields import Chain, Context, DPGaussian, Kind, Message, Samples, ShieldError, Soteria
 from fedveil.shields.soteria import Defended, estimated_norms, exact_norms, signs
 from fedveil.updates import Segment
+from fedveil.updates.gradients import network_segments, per_sample_gradients
 
 SHAPES = {"adult": (9,), "lfw": (1, 24, 24), "audiomnist": (1, 96, 96), "celeba": (3, 16, 16), "lenet": (1, 8, 8)}
 

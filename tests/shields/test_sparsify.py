@@ -12,8 +12,8 @@ from fedveil.core import plugins
 from fedveil.core.errors import InputError
 from fedveil.core.randomness import torch_generator
 from fedveil.data import load
-from fedveil.federation import Federation, Run
-from fedveil.federation.layout import segments_of
+from fedveil.federation import Federation, begin
+from fedveil.federation.exchange import segments_of
 from fedveil.games import FedAvg
 from fedveil.shields import Chain, Compression, Context, DPGaussian, Kind, Message, ShieldError, Sparsify
 from fedveil.updates import Segment
@@ -89,7 +89,7 @@ def test_unknown_or_other_layers_fail_closed():
 @pytest.mark.parametrize("engine", ["plain", "stacked"])
 def test_a_device_knows_its_layers_even_behind_a_certificate(engine, shield):
     data = load("synthetic", target="y", sensitive="u", n=200, bits=0.5)
-    run = Run(Federation(data, devices=4, shield=shield, engine=engine), FedAvg(hidden=(5,)))
+    run = begin(Federation(data, devices=4, shield=shield, engine=engine), FedAvg(hidden=(5,)))
     segments = segments_of(run)
     run.play(1, record=[1])
     assert run.history[0].silent == 0

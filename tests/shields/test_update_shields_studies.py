@@ -8,7 +8,7 @@ from tiny_study import TINY
 from fedveil.config.cells import load_data, make_federation, make_game
 from fedveil.config.study import make_study
 from fedveil.core.errors import InputError
-from fedveil.federation import Run
+from fedveil.federation import begin
 from fedveil.shields import Quantise, Sparsify
 from fedveil.studies.check import checked
 
@@ -30,7 +30,7 @@ def test_a_study_varies_them(settings, varied, made):
     checked(study)
     method, sent = study.methods[0], []
     for strength in method.points:
-        run = Run(make_federation(study, method, strength, 0, load_data(study, 0)), make_game(method, strength))
+        run = begin(make_federation(study, method, strength, 0, load_data(study, 0)), make_game(method, strength))
         assert isinstance(run.shield, made)
         assert run.shield.over == "layer"
         run.play(1)

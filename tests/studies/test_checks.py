@@ -11,6 +11,8 @@ from tiny_study import TINY, fedveil_here, last_json
 
 from fedveil.config.study import make_study
 from fedveil.core.errors import InputError
+from fedveil.data import AttributeData
+from fedveil.shields import DropColumns
 from fedveil.studies.check import checked
 from fedveil.studies.running import run_study
 from fedveil.studies.store import Store
@@ -61,7 +63,7 @@ def test_the_baseline_is_there_whatever_the_observer_sees(tmp_path: Path, furthe
     assert [method.name for method in plan.methods] == ["plain", "drop-columns"]
     ran = run_study(plan, tmp_path / "out", workers=2)
     assert ran.failed == {}
-    assert {row["method"] for row in ran.results.rows} == {"plain", "drop-columns"}
+    assert {row.method for row in ran.results.rows} == {"plain", "drop-columns"}
 
 
 def test_a_baseline_of_ones_own_takes_the_place_of_ours_and_another_name_does_not() -> None:
@@ -91,14 +93,13 @@ def test_a_strength_that_cannot_be_computed_is_told_by_tune_and_the_exit_code(
     write_study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from fedveil.studies import tune
-    from fedveil.studies.runner import Outcome
 
     real = tune.run_study
 
     def broken(plan: Any, folder: Path, **further: Any) -> Any:
         ran = real(plan, folder, **further)
         bad = {cell.id: "it broke" for cell in further["cells"] if cell.strength == 1}
-        return type(ran)(ran.results, Outcome(bad).failed)
+        return type(ran)(ran.results, bad)
 
     monkeypatch.setattr(tune, "run_study", broken)
     done = fedveil_here(
@@ -108,3 +109,17 @@ def test_a_strength_that_cannot_be_computed_is_told_by_tune_and_the_exit_code(
     assert "adversarial: could not be computed at strength 1: it broke" in done.stderr
     (found,) = last_json(done)["methods"]
     assert (found["status"], found["strength"]) == ("reached", 4.0)
+
+
+def test_shields_are_prepared_on_training_records_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every strength, with the seed of the study."""
+    seen = []
+
+    def prepared(self: DropColumns, data: AttributeData, seed: int) -> DropColumns:
+        seen.append((set(data.split.tolist()), seed))
+        return original(self, data, seed)
+
+    original = DropColumns.prepared
+    monkeypatch.setattr(DropColumns, "prepared", prepared)
+    checked(study(methods=FEDAVG, seeds=[5], drop_columns=[1, 2], attacks={**TINY["attacks"], "view": "outputs"}))
+    assert seen == [({0}, 5), ({0}, 5)]

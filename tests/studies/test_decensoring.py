@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,9 +13,13 @@ from tiny_study import TINY, fedveil_here, last_json
 from fedveil.config.reading import changed
 from fedveil.config.study import make_study
 from fedveil.core.errors import InputError
+from fedveil.core.figures import Estimate
+from fedveil.core.files import plain
 from fedveil.studies.check import checked
 from fedveil.studies.notes import notes
+from fedveil.studies.reading import cell_figures
 from fedveil.studies.results import open_study
+from fedveil.studies.rows import MeanLeakage, MeanUtility, Row
 
 ASKED = {"panel": ["logistic"], "draws": 100, "decensoring": True}
 
@@ -28,10 +31,9 @@ def test_it_stands_beside_the_panel_and_never_in_its_place(write_study: Callable
     assert "de-censoring gains" in done.stderr
     results = open_study(tmp_path / "out")
     for cell in results.cells:
-        found = cell.result["decensoring"]["u"]
-        assert set(found) == {"attribute", "attack", "control", "gain"}
-        assert cell.result["leakage"]["u"]["worst"]["name"] == "logistic"
-        assert [one["name"] for one in cell.result["leakage"]["u"]["attackers"]] == ["logistic"]
+        undone = cell.result.decensoring["u"]
+        assert (undone.attack.name, undone.control.name) == ("de-censoring", "equal capacity (de-censoring's control)")
+        assert [attacker.name for attacker in cell.result.leakage["u"].attackers] == ["logistic"]
     rows = {row["attacker"]: row for row in last_json(done)["rows"] if row["method"] == "none"}
     assert list(rows) == ["retrained", "decensoring", "decensoring-control"]
     assert rows["decensoring"]["attacker_name"] == "de-censoring"
@@ -50,29 +52,26 @@ def test_it_stands_beside_the_panel_and_never_in_its_place(write_study: Callable
 
 def test_a_study_that_does_not_ask_has_none(undisturbed: Path) -> None:
     results = open_study(undisturbed)
-    assert all(cell.result["decensoring"] == {} for cell in results.cells)
-    assert {row["attacker"] for row in results.rows} == {"retrained", "cotrained"}
-    for path in undisturbed.rglob("result.json"):  # as results were before they had this part
-        assert "decensoring" in json.loads(path.read_text())
-    older = [{key: value for key, value in cell.result.items() if key != "decensoring"} for cell in results.cells]
-    from dataclasses import replace
-
-    from fedveil.studies.rows import rows_of
-
-    assert rows_of([replace(c, result=r) for c, r in zip(results.cells, older, strict=True)]) == results.rows
+    assert all(cell.result.decensoring == {} for cell in results.cells)
+    assert {row.attacker for row in results.rows} == {"retrained", "cotrained"}
+    for cell in results.cells:  # as results were before they had this part
+        content = json.loads((cell.folder / "result.json").read_text())
+        assert content.pop("decensoring") == {}
+        assert plain(cell_figures(content, cell.id).as_dict()) == plain(cell.result.as_dict())
 
 
 def test_an_observer_without_representations_is_refused() -> None:
-    with pytest.raises(InputError, match=r"attacks.decensoring: it works on representations, and this .* sees outputs"):
+    with pytest.raises(InputError, match=r"attacks.decensoring: it works on representations, but this .* sees outputs"):
         checked(make_study(changed(TINY, "attacks", {**ASKED, "view": "outputs"})))
 
 
-def row(attacker: str, read: float, gain: float = 0.0, strength: float = 1.0) -> dict[str, Any]:
-    leakage = {"balanced_accuracy": {"estimate": read, "low": read - 0.02, "high": read + 0.02}}
-    leakage["gain"] = {"estimate": gain, "low": gain - 0.02, "high": gain + 0.02}
-    named = {"method": "m", "strength": strength, "task": "y", "attribute": "u"}
+def row(attacker: str, read: float, gain: float = 0.0, strength: float = 1.0) -> Row:
+    figure = Estimate(read, read - 0.02, read + 0.02)
+    gained = Estimate(gain, gain - 0.02, gain + 0.02) if attacker == "decensoring" else None
+    leakage = MeanLeakage(figure, figure, figure, figure, figure, figure, 0.5, read, 0.01, gained)
+    utility = MeanUtility(figure, figure, 0.5, 0.8, "mlp")
     names = {"decensoring": "de-censoring", "decensoring-control": "equal capacity", "retrained": "boosting"}
-    return {**named, "attacker": attacker, "attacker_name": names[attacker], "leakage": leakage}
+    return Row("m", strength, "y", "u", attacker, names[attacker], (0,), utility, leakage)
 
 
 def test_what_it_reads_beyond_the_panel_is_said_plainly() -> None:

@@ -24,15 +24,15 @@ def test_every_attacker_is_also_tried_on_fresh_people(write_study: Callable[...,
     done = fedveil_here("run", path, "--out", tmp_path / "out", "--workers", "1")
     assert done.returncode == 0, done.stderr
     for cell in open_study(tmp_path / "out").cells:
-        judged = cell.result["leakage"]["u"]
-        names = [one["name"] for one in judged["attackers"]]
+        judged = cell.result.leakage["u"]
+        names = [attacker.name for attacker in judged.attackers]
         assert sorted(names) == ["logistic", "logistic (fresh people)"]
-        reads = [one["balanced_accuracy"]["estimate"] for one in judged["attackers"]]
-        assert judged["worst"]["name"] == names[0]
+        reads = [attacker.balanced_accuracy.estimate for attacker in judged.attackers]
         assert reads[0] == max(reads) == pytest.approx(float(cell.draws["leakage/u"][0]))
-        (own,) = [one["validation_balanced_accuracy"] for one in judged["attackers"] if one["name"] == "logistic"]
-        assert judged["worst"]["validation_balanced_accuracy"] == own  # of validation people, whoever counts
-        assert judged["confidence"] == 0.975
+        (panel,) = [one.validation_balanced_accuracy for one in judged.attackers if one.name == "logistic"]
+        # Of validation people, whichever attacker counts.
+        assert cell.result.strongest("u").validation_balanced_accuracy == panel
+        assert judged.confidence == 0.975
     table = pd.read_csv(tmp_path / "out" / "results.csv")
     assert set(table["attacker_name"]) == {"logistic", "logistic (fresh people)"}
     assert (table.groupby("cell")["chosen_on_validation"].sum() == 1).all()
@@ -41,7 +41,7 @@ def test_every_attacker_is_also_tried_on_fresh_people(write_study: Callable[...,
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("attacks", {**ASKED, "view": "updates", "rounds": [1], "shadows": 3}, "attacks.fresh: it speaks of people"),
+        ("attacks", {**ASKED, "view": "updates", "rounds": [1], "shadows": 3}, "attacks.fresh: it is about people"),
         ("data.options", {"n": 60, "prior": 0.9}, "attacks.fresh: fresh attackers: "),
     ],
 )

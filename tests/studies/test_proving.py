@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -48,28 +49,31 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_what_noise_on_updates_has_spent_is_counted_over_the_busiest_device(ran: tuple[Path, str]) -> None:
     results = open_study(ran[0])
     by_method = {cell.method: cell for cell in results.cells}
-    (spent,) = by_method["noisy"].result["spent"]
-    releases = spent["assumptions"]["releases"]
-    assert 2 <= releases <= 4  # half of six devices in each of four rounds
-    assert spent["bound"] == pytest.approx(gaussian_epsilon(4.0 / 2.0, 1e-5, releases))
-    assert spent["covers"] == "updates, not representations"
-    assert by_method["noisy"].result["certificates"]["u"] == []  # nothing is proved about what is released
-    assert by_method["drop-columns"].result["spent"] == []
-    rows = {row["method"]: row for row in results.rows if row["attacker"] == "retrained"}
-    assert rows["noisy"]["spent"]["epsilon"] == pytest.approx(spent["bound"])
+    (spent,) = by_method["noisy"].result.spent
+    assert spent.releases is not None
+    assert 2 <= spent.releases <= 4  # half of six devices in each of four rounds
+    assert spent.epsilon == pytest.approx(gaussian_epsilon(4.0 / 2.0, 1e-5, spent.releases))
+    assert spent.covers == "updates, not representations"
+    assert by_method["noisy"].result.certificates["u"] == ()  # nothing is proved about what is released
+    assert by_method["drop-columns"].result.spent == ()
+    rows = {row.method: row.as_dict() for row in results.rows if row.attacker == "retrained"}
+    assert rows["noisy"]["spent"]["epsilon"] == pytest.approx(spent.epsilon)
     assert rows["drop-columns"]["spent"] is None
     table = pd.read_csv(ran[0] / "results.csv").groupby("method").first()
-    assert table.loc["noisy", "update_epsilon"] == pytest.approx(spent["bound"])
+    assert table.loc["noisy", "update_epsilon"] == pytest.approx(spent.epsilon)
     assert math.isnan(table.loc["drop-columns", "update_epsilon"])
 
 
 def test_unclipped_noise_has_an_infinite_epsilon(ran: tuple[Path, str]) -> None:
     results = open_study(ran[0])
-    (spent,) = next(cell for cell in results.cells if cell.method == "unclipped").result["spent"]
-    assert spent["infinite"]
-    assert spent["bound"] is None
-    row = next(row for row in results.rows if row["method"] == "unclipped")
-    assert row["spent"]["epsilon"] is None
+    cell = next(cell for cell in results.cells if cell.method == "unclipped")
+    (spent,) = cell.result.spent
+    assert math.isinf(spent.epsilon)
+    (written,) = json.loads((cell.folder / "result.json").read_text())["spent"]
+    assert written["infinite"]
+    assert written["bound"] is None
+    row = next(row for row in results.rows if row.method == "unclipped")
+    assert row.as_dict()["spent"]["epsilon"] is None
     assert pd.read_csv(ran[0] / "results.csv").groupby("method").first().loc["unclipped", "update_epsilon"] == math.inf
     said = notes(results.rows)["spent"]
     assert "unclipped: ε = ∞ (nothing is clipped, so nothing is guaranteed)" in said
@@ -84,9 +88,9 @@ def test_devices_with_nothing_to_hide_are_counted_and_told(ran: tuple[Path, str]
     u = federation.data.attribute("u").codes
     alike = sum(len(np.unique(u[rows])) < 2 for rows in federation.partition)
     assert 4 <= alike <= 6  # sorted by u: at most one shard holds both
-    assert cell.result["utility_only"] == {"u": alike}
-    row = next(row for row in results.rows if row["method"] == "tappfl")
-    assert row["utility_only"] == {"u": {"devices": alike, "of": 6}}
+    assert cell.result.utility_only == {"u": alike}
+    row = next(row for row in results.rows if row.method == "tappfl")
+    assert row.as_dict()["utility_only"] == {"u": {"devices": alike, "of": 6}}
     said = f"{alike} of 6 devices lack u or hold one value of it"
     assert said in notes(results.rows)["idle"]
     assert said in " ".join(ran[1].split())
@@ -112,14 +116,14 @@ def test_a_certificate_that_needs_people_counts_those_whom_the_map_never_saw(pub
     study, run = played(kind)
     (found,) = certificates_of(study, run)["sex"]
     tested = len(run.federation.data.rows(Split.TEST))
-    assert (found["quantity"], found["direction"], found["confidence"]) == ("balanced accuracy", "upper", 0.95)
-    assert found["assumptions"]["people counted"] == tested
-    assert 0.5 < found["bound"] < 0.75
-    assert "people from another population" in found["does_not_cover"]
+    assert (found.quantity, found.direction, found.confidence) == ("balanced accuracy", "upper", 0.95)
+    assert found.assumptions["people counted"] == tested
+    assert 0.5 < found.bound < 0.75
+    assert "people from another population" in found.does_not_cover
     study, run = played({**kind, "keep": {"education": 1.0}})
     (found,) = certificates_of(study, run)["sex"]
-    assert found["quantity"] == "balanced accuracy from the code and its stratum alone"  # not of all that is shown
-    assert any("education" in one for one in found["does_not_cover"])
+    assert found.quantity == "balanced accuracy from the code and its stratum alone"  # not of all that is shown
+    assert any("education" in text for text in found.does_not_cover)
 
 
 def test_it_is_about_attributes_that_are_hidden_and_for_single_shields(published: Any) -> None:
@@ -150,7 +154,7 @@ def test_facts_for_theorems_are_those_of_the_test_people() -> None:
     data = load("synthetic", target="y", sensitive=["u"], seed=0, n=900)
     rows = data.rows(Split.TEST)
     y, u = data.y.codes[rows], data.attribute("u").codes[rows]
-    found = theory_facts(study, run)["u"]
-    assert found["gap"]["y"] == pytest.approx(abs(y[u == 1].mean() - y[u == 0].mean()))
+    facts = theory_facts(study, run)["u"]
+    assert facts.gap["y"] == pytest.approx(abs(y[u == 1].mean() - y[u == 0].mean()))
     p = u.mean()
-    assert found["entropy_bits"] == pytest.approx(-p * math.log2(p) - (1 - p) * math.log2(1 - p))
+    assert facts.entropy_bits == pytest.approx(-p * math.log2(p) - (1 - p) * math.log2(1 - p))

@@ -14,10 +14,10 @@ from fedveil.data import Attribute, AttributeData, Split
 from fedveil.data.partition import Shards
 from fedveil.federation import Federation
 from fedveil.games import AttriFed
-from fedveil.rate.certifying import rate_certificates
 from fedveil.rate.measuring import Released, measure
 from fedveil.report import in_words
 from fedveil.shields import CertifiedChannel
+from fedveil.studies.proving import game_certificates
 from fedveil.studies.results import open_study
 
 SMALL = {"width": 2, "reach": 1, "initial_rounds": 2, "private_rounds": 2, "federated_rounds": 1, "steps": 2}
@@ -38,20 +38,20 @@ def test_cells_have_it_for_both_observers_and_the_report_says_what_it_is_worth(t
     done = fedveil_here("run", written(tmp_path, *methods), "--out", tmp_path / "out", "--workers", "1")
     assert done.returncode == 0, done.stderr
     results = open_study(tmp_path / "out")
-    cells = {cell.method: cell.result["certificates"]["u"] for cell in results.cells}
-    assert cells["none"] == []
-    found = {one["quantity"]: one for one in cells["eeo"]}
-    assert set(found) == {
+    cells = {cell.method: cell.result.certificates["u"] for cell in results.cells}
+    assert cells["none"] == ()
+    certificates = {certificate.quantity: certificate for certificate in cells["eeo"]}
+    assert set(certificates) == {
         "information (bits)",
         "accuracy",
         "information (bits), sender unknown",
         "accuracy, sender unknown",
     }
-    for name, one in found.items():
+    for name, certificate in certificates.items():
         # What has no further word in its name holds for a server that knows the sender.
-        assert one["assumptions"]["observer"] == ("sender unknown" if "unknown" in name else "sender known")
-        assert one["assumptions"]["held-out records"] == 120
-        assert one["confidence"] == 0.95
+        assert certificate.assumptions["observer"] == ("sender unknown" if "unknown" in name else "sender known")
+        assert certificate.assumptions["held-out records"] == 120
+        assert certificate.confidence == 0.95
     (said,) = [one.text for one in in_words(results, "y", "u") if one.about == "rate"]
     assert "Corollary 1 (ε = ln 1/T, T the least prior) guarantees nothing" in said
     assert "by Fano's inequality" in said
@@ -89,12 +89,12 @@ def test_several_attributes_are_hidden_measured_and_certified_each() -> None:
         found = measure(Released.of_run(run, 1, draws=100), data, name, attackers=("logistic",), draws=100)
         assert found.stranger.attribute == name
         assert len(found.stranger.classes) == values
-        proved = {one.quantity: one.bound for one in rate_certificates(run, name)}
+        proved = {one.quantity: one.bound for one in game_certificates(run, name)}
         assert found.stranger.mutual_information_bits.low <= proved["information (bits), sender unknown"]
         assert proved["information (bits)"] <= np.log2(values)
-    assert rate_certificates(run, "c") == ()  # people without a label are no random sample
+    assert game_certificates(run, "c") == ()  # people without a label are no random sample
     shielded = Federation(data, devices=2, device="cpu", shield=CertifiedChannel(1.0)).play(rounds)
-    assert rate_certificates(shielded, "a") == ()  # what leaves are other numbers than those that were coded
+    assert game_certificates(shielded, "a") == ()  # what leaves are other numbers than those that were coded
 
 
 def test_a_study_may_hide_a_list(tmp_path: Path) -> None:

@@ -312,7 +312,7 @@ def test_a_worker_that_dies_costs_one_more_try_and_nothing_else(
     monkeypatch.setenv("THE_PARENT", str(os.getpid()))
     done = fedveil_here("run", study, "--out", tmp_path / "out", "--workers", "1", "--json")
     found = last_json(done)
-    assert "its worker died (signal 9); the cell is tried once more" in done.stderr
+    assert "its worker died (signal 9); it is tried once more" in done.stderr
     if deaths == 1:
         assert done.returncode == 0, done.stderr
         assert {row["method"] for row in found["rows"]} == {"dying", "none", "drop-columns"}

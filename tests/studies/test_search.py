@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from fedveil.config.study import Method, PartSettings
+from fedveil.core.figures import Estimate
 from fedveil.studies.tune import Search, Tried
 
 
@@ -19,7 +20,7 @@ def searched(leakage: Callable[[float], float], strengths: list[float], steps: i
         if strength in bad:
             found.failed[strength] = "it broke"
             continue
-        figure = {"estimate": leakage(strength), "low": 0.0, "high": 1.0}
+        figure = Estimate(leakage(strength), 0.0, 1.0)
         found.tried[strength] = Tried(strength, leakage(strength), -strength, figure, figure)
     return found
 
@@ -37,7 +38,7 @@ def test_what_the_study_lists_is_tried_before_a_target_is_called_unreachable() -
 
 
 def found_at_zero() -> Tried:
-    figure = {"estimate": 0.7, "low": 0.0, "high": 1.0}
+    figure = Estimate(0.7, 0.0, 1.0)
     return Tried(0.0, 0.7, -0.0, figure, figure)
 
 

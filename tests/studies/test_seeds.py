@@ -10,10 +10,13 @@ import pytest
 from safetensors.numpy import save_file
 from scipy.stats import t as student
 
+from fedveil.config.cells import Cell
 from fedveil.core.errors import InputError
-from fedveil.studies.results import CellResult, _draws
+from fedveil.core.figures import Estimate
+from fedveil.studies.model import FORMAT, CellFigures
+from fedveil.studies.reading import read_facts
+from fedveil.studies.results import CellResult, draws_of_mean
 from fedveil.studies.rows import CHANCES, averaged, seed_factor
-from fedveil.studies.store import FORMAT, read_study_file
 
 
 def cells(folder: Path, points: list[float], deviation: float) -> list[CellResult]:
@@ -23,15 +26,14 @@ def cells(folder: Path, points: list[float], deviation: float) -> list[CellResul
         (folder / str(seed)).mkdir()
         draws = np.concatenate([[point], rng.normal(point, deviation, 400)])
         save_file({"leakage/u": draws}, folder / str(seed) / "draws.safetensors")
-        made.append(CellResult(str(seed), "m", None, seed, folder / str(seed), {}))
+        made.append(CellResult(Cell(str(seed), "m", None, seed), folder / str(seed), CellFigures({}, {})))
     return made
 
 
 @pytest.mark.parametrize("points", [[0.7], [0.7, 0.7], [0.6, 0.62, 0.64], [0.58, 0.6, 0.62, 0.64, 0.66]])
 def test_draws_of_a_mean_spread_as_its_interval_says(tmp_path: Path, points: list[float]) -> None:
-    figures = [{"estimate": p, "low": p - 1.96 * 0.01, "high": p + 1.96 * 0.01} for p in points]
-    figure = averaged(figures)
-    draws = _draws(cells(tmp_path, points, 0.01), "leakage/u", figure)
+    figure = averaged([Estimate(p, p - 1.96 * 0.01, p + 1.96 * 0.01) for p in points])
+    draws = draws_of_mean(cells(tmp_path, points, 0.01), "leakage/u", figure)
     assert draws.mean() == pytest.approx(np.mean(points), abs=0.004)
     assert 1.96 * draws.std() == pytest.approx((figure.high - figure.low) / 2, rel=0.2)
 
@@ -45,7 +47,7 @@ def test_seeds_drawn_with_replacement_are_stretched_to_students_interval(seeds: 
 
 
 def test_an_interval_stays_within_what_a_share_can_be() -> None:
-    figures = [{"estimate": p, "low": p - 0.01, "high": p + 0.005} for p in (0.9, 0.99)]
+    figures = [Estimate(p, p - 0.01, p + 0.005) for p in (0.9, 0.99)]
     assert averaged(figures).high > 1
     found = averaged(figures, CHANCES)
     assert found.high == 1.0
@@ -67,4 +69,4 @@ def test_a_study_file_that_is_not_ours(tmp_path: Path, changes: dict[str, object
     facts = {"format": FORMAT, "name": "n", "version": "9", "study": {}, "cells": []}
     (tmp_path / "study.json").write_text(json.dumps({**facts, **changes}))
     with pytest.raises(InputError, match=said):
-        read_study_file(tmp_path)
+        read_facts(tmp_path)

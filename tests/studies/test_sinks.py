@@ -8,12 +8,18 @@ import shutil
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedveil.attacks.judgement import AttackerFigures, Judgement
 from fedveil.core.errors import InputError
+from fedveil.core.figures import Estimate
+from fedveil.core.files import plain
+from fedveil.federation.utility import Utility
+from fedveil.studies.model import CellFigures
 from fedveil.studies.results import StudyResults, open_study
 from fedveil.studies.sinks import SINKS, check_sinks, write_sinks
 from fedveil.studies.sinks.figures import at_the_end, by_round, settings
@@ -30,45 +36,44 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
-def estimate(value: float) -> dict[str, float]:
-    return {"estimate": value, "low": value - 0.01, "high": value + 0.02}
+def estimate(value: float) -> Estimate:
+    return Estimate(value, value - 0.01, value + 0.02)
 
 
-def attacker(name: str, value: float) -> dict[str, Any]:
-    figures = ("balanced_accuracy", "accuracy", "auc", "advantage", "mutual_information_bits")
-    found = {figure: estimate(value + place / 100) for place, figure in enumerate(figures)}
-    return {"name": name, **found, "validation_balanced_accuracy": value + 0.005}
+def attacker(name: str, value: float, validation: float) -> AttackerFigures:
+    measures = ("balanced_accuracy", "accuracy", "auc", "advantage", "mutual_information_bits", "gap")
+    figures = {measure: estimate(value + index / 100) for index, measure in enumerate(measures)}
+    return AttackerFigures(name, **figures, validation_balanced_accuracy=validation)
+
+
+def judgement(value: float) -> Judgement:
+    return Judgement(
+        attribute="sex (m/f)",
+        classes=("f", "m"),
+        n=(50, 20, 30),
+        unlabelled=0,
+        groups=None,
+        prior=estimate(0.67),
+        attackers=(attacker("boosting", value, value + 0.005),),
+        mutual_information_bits=estimate(0.1),
+        mutual_information_attacker="boosting",
+        detectable_advantage=0.02,
+        p_value=0.1,
+        adjusted_p_value=0.1,
+        confidence=0.95,
+        seed=0,
+    )
 
 
 def write_cell(folder: Path, cell: dict[str, Any], value: float) -> None:
     home = folder / "cells" / cell["id"]
     home.mkdir(parents=True, exist_ok=True)
-    worst = attacker("boosting", value)
-    result = {
-        "format": 1,
-        "cell": cell,
-        "utility": {
-            "income": {
-                "head": "mlp",
-                "accuracy": estimate(0.8),
-                "balanced_accuracy": estimate(0.7),
-                "prior": 0.75,
-                "validation_accuracy": 0.81,
-            }
-        },
-        "leakage": {
-            "sex (m/f)": {
-                "worst": worst,
-                "attackers": [worst],
-                "prior": estimate(0.67),
-                "classes": ["f", "m"],
-                "detectable_advantage": 0.02,
-            }
-        },
-        "cotrained": {"sex (m/f)": {**attacker("co-trained", 0.55), "validation_balanced_accuracy": None}},
-        "floor": {},
-        "certificates": {},
-    }
+    figures = CellFigures(
+        utility={"income": Utility("income", estimate(0.8), estimate(0.7), 0.75, {}, "mlp", 0.81, {"mlp": 0.81})},
+        leakage={"sex (m/f)": judgement(value)},
+        cotrained={"sex (m/f)": attacker("co-trained", 0.55, float("nan"))},
+    )
+    result = plain({"format": 1, "cell": cell, **figures.as_dict()})
     made_of = {
         "shared": {"data": {"source": "adult", "target": None}, "federation": {"devices": 20, "fraction": 0.5}},
         "method": {"name": cell["method"], "game": {"kind": "adversarial", "hidden": [64], "share_adversary": True}},
@@ -203,23 +208,23 @@ def test_mlflow_written_again_changes_only_what_changed(study: StudyResults, mon
     assert {key: run.info.run_id for key, run in same.items()} == {key: run.info.run_id for key, run in before.items()}
 
     second, third = study.planned[1:]
-    write_cell(study.folder, second, 0.65)  # computed anew
-    write_cell(study.folder, third, 0.55)  # finished since
+    write_cell(study.folder, second.as_dict(), 0.65)  # computed again
+    write_cell(study.folder, third.as_dict(), 0.55)  # finished since
     client.set_terminated(before["none-seed0-aa"].info.run_id)
     write_sinks(["mlflow"], open_study(study.folder))
     _, after = mlflow_runs(study, monkeypatch)
-    assert set(after) == {cell["id"] for cell in study.planned}
+    assert set(after) == {cell.id for cell in study.planned}
     assert after["none-seed0-aa"].info.run_id == before["none-seed0-aa"].info.run_id
     assert after["none-seed0-aa"].data.tags["note"] == "mine"
-    assert after[second["id"]].info.run_id != before[second["id"]].info.run_id
-    assert after[second["id"]].data.metrics["leakage/sex _m_f_/balanced_accuracy"] == 0.65
+    assert after[second.id].info.run_id != before[second.id].info.run_id
+    assert after[second.id].data.metrics["leakage/sex _m_f_/balanced_accuracy"] == 0.65
 
-    shutil.rmtree(study.folder / "cells" / second["id"])  # no longer there
-    client.update_run(after[third["id"]].info.run_id, status="RUNNING")  # stopped half-way
+    shutil.rmtree(study.folder / "cells" / second.id)  # no longer there
+    client.update_run(after[third.id].info.run_id, status="RUNNING")  # stopped half-way
     write_sinks(["mlflow"], open_study(study.folder))
     _, last = mlflow_runs(study, monkeypatch)
-    assert set(last) == {"none-seed0-aa", third["id"]}
-    assert last[third["id"]].info.run_id != after[third["id"]].info.run_id
+    assert set(last) == {"none-seed0-aa", third.id}
+    assert last[third.id].info.run_id != after[third.id].info.run_id
 
 
 def test_mlflow_sends_no_telemetry(study: StudyResults) -> None:
@@ -259,8 +264,9 @@ def test_a_sink_that_fails_says_that_the_results_are_there(name: str, study: Stu
     kept = sorted(path.relative_to(study.folder) for path in study.folder.rglob("*") if path.is_file())
     (study.folder / "cells" / "none-seed0-aa" / "config.json").write_text(json.dumps({"study": {"method": 3}}))
     (study.folder / "cells" / "none-seed0-aa" / "result.json").touch()
-    broken = open_study(study.folder)
-    broken.cells[0].result["leakage"] = {"sex": {}}
+    cells = open_study(study.folder).cells
+    without = replace(cells[0].result, leakage={"sex": replace(judgement(0.8), attackers=())})
+    broken = replace(study, cells=[replace(cells[0], result=without), *cells[1:]])
     shutil.rmtree(study.folder / "mlflow", ignore_errors=True)
     with pytest.raises(
         InputError, match=f"--sink {name}: cannot be written .*own results are in .*a study, untouched"

@@ -10,6 +10,7 @@ import pytest
 from tiny_study import fedveil_here, last_json
 
 from fedveil.config.study import Method, PartSettings
+from fedveil.core.figures import Estimate
 from fedveil.studies.tune import Search, Tried
 
 CHANNEL = {
@@ -26,7 +27,7 @@ def search(leakage: Callable[[float], float], target: float, whole: bool = False
     method = Method(name="m", game=PartSettings(kind="adversarial"), strengths=further.pop("strengths", [0.1, 10.0]))
     found = Search(method, target, further.pop("tolerance", 0.001), whole)
     while (strength := found.wanted()) is not None and len(found.tried) < 40:
-        figure = {"estimate": leakage(strength), "low": 0.0, "high": 1.0}
+        figure = Estimate(leakage(strength), 0.0, 1.0)
         found.tried[strength] = Tried(strength, leakage(strength), leakage(strength), figure, figure)
     return found
 

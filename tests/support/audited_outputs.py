@@ -38,8 +38,8 @@ def coded(n: int, error: float, seed: int, groups: int | None = None) -> Outputs
     rng = np.random.default_rng(seed)
     s, y = rng.integers(0, 2, (2, n))
     predicted = np.where(rng.random(n) < 0.1, 1 - y, y)
-    said = np.where(rng.random(n) < error, 1 - s, s)
-    certain = np.where(said, 0.95, 0.7)
+    written = np.where(rng.random(n) < error, 1 - s, s)
+    certain = np.where(written, 0.95, 0.7)
     first = np.where(predicted == 0, certain, 1 - certain)
     whose = None if groups is None else rng.integers(0, groups, n)
     return Outputs(

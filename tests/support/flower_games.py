@@ -8,10 +8,10 @@ import yaml
 from direct_grid import DirectGrid
 
 from fedveil.federation.run import Run
-from fedveil.flower import wire
-from fedveil.flower.fleet import FlowerFleet
+from fedveil.flower import protocol
 from fedveil.flower.node import client_app
-from fedveil.flower.setup import Setup
+from fedveil.flower.protocol import Setup
+from fedveil.flower.server import FlowerFleet
 
 GAMES = {
     "tappfl": {"kind": "tappfl", "attribute": "u", "strength": 0.5},
@@ -38,14 +38,14 @@ def study_file(folder: Path, game: dict, *, engine: str = "flower", devices: int
 
 def on_grid(path: Path, *, reveal: bool = True, **named: object) -> tuple[DirectGrid, Setup, FlowerFleet, list[str]]:
     """Let every device of a study join a grid; return it with a fleet and what the fleet says."""
-    grid, said = DirectGrid(), []
+    grid, lines = DirectGrid(), []
     setup = Setup.read(path, {})
     count = setup.study.federation.devices
-    for place in range(count):
-        config = {wire.PARTITION: place, wire.PARTITIONS: count, **({wire.REVEAL: True} if reveal else {})}
+    for device in range(count):
+        config = {protocol.PARTITION: device, protocol.PARTITIONS: count, **({protocol.REVEAL: True} if reveal else {})}
         grid.join(client_app(path), config)
-    fleet = FlowerFleet(grid, least=count, seconds=0.1, say=said.append, **named)
-    return grid, setup, fleet, said
+    fleet = FlowerFleet(grid, least=count, seconds=0.1, report=lines.append, **named)
+    return grid, setup, fleet, lines
 
 
 def at_home(folder: Path, game: dict, **more: object) -> Run:

@@ -45,8 +45,8 @@ class Site:
 
 def message(content: RecordDict, kind: str = "train") -> Message:
     """Return a message as it reaches a node."""
-    told = Metadata(RUN, f"message-{next(_numbers)}", 1, NODE, "", "1", time.time(), 3600.0, kind)
-    return Message(content=content, metadata=told)
+    metadata = Metadata(RUN, f"message-{next(_numbers)}", 1, NODE, "", "1", time.time(), 3600.0, kind)
+    return Message(content=content, metadata=metadata)
 
 
 def weights(seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
@@ -61,7 +61,7 @@ def weights(seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def record(arrays: dict[str, np.ndarray[Any, Any]]) -> ArrayRecord:
-    return ArrayRecord({key: Array(np.asarray(own)) for key, own in arrays.items()})
+    return ArrayRecord({key: Array(np.asarray(array)) for key, array in arrays.items()})
 
 
 def order(kind: str = "train", arrays: dict[str, np.ndarray[Any, Any]] | None = None) -> Message:
@@ -69,28 +69,28 @@ def order(kind: str = "train", arrays: dict[str, np.ndarray[Any, Any]] | None = 
     return message(RecordDict({"arrays": record(weights() if arrays is None else arrays)}), kind)
 
 
-def trained(asked: Message, step: float = 0.25) -> dict[str, np.ndarray[Any, Any]]:
+def trained(request: Message, step: float = 0.25) -> dict[str, np.ndarray[Any, Any]]:
     """Return what training makes of the weights that came: each number a different step away."""
-    made, before = {}, 1
-    for key, own in asked.content["arrays"].items():
-        array = own.numpy()
+    arrays, before = {}, 1
+    for key, array in request.content["arrays"].items():
+        array = array.numpy()
         moved = array + step * (before + np.arange(array.size).reshape(array.shape))
-        made[key] = moved.astype(array.dtype)
+        arrays[key] = moved.astype(array.dtype)
         before += array.size
-    return made
+    return arrays
 
 
 def app_of(*mods: Any, reply: Callable[[Message], RecordDict] | None = None) -> ClientApp:
     """Return an app whose train, evaluate and query functions answer alike."""
 
-    def usual(asked: Message) -> RecordDict:
-        return RecordDict({"arrays": record(trained(asked)), "metrics": MetricRecord({"num-examples": 5})})
+    def usual(request: Message) -> RecordDict:
+        return RecordDict({"arrays": record(trained(request)), "metrics": MetricRecord({"num-examples": 5})})
 
     app = ClientApp(mods=list(mods))
     answer = reply or usual
 
-    def act(asked: Message, context: Context) -> Message:
-        return Message(answer(asked), reply_to=asked)
+    def act(request: Message, context: Context) -> Message:
+        return Message(answer(request), reply_to=request)
 
     app.train()(act)
     app.evaluate()(act)
@@ -99,12 +99,12 @@ def app_of(*mods: Any, reply: Callable[[Message], RecordDict] | None = None) -> 
 
 
 def arrays_in(reply: Message) -> dict[str, np.ndarray[Any, Any]]:
-    (found,) = reply.content.array_records.values()
-    return {key: own.numpy() for key, own in found.items()}
+    (arrays,) = reply.content.array_records.values()
+    return {key: array.numpy() for key, array in arrays.items()}
 
 
-def refused(reply: Message, told: str) -> None:
+def refused(reply: Message, sentence: str) -> None:
     """Check that a reply is one fixed sentence, and nothing else."""
     assert reply.has_error()
     assert not reply.has_content()
-    assert reply.error.reason == f"fedveil: nothing was sent: {told}"
+    assert reply.error.reason == f"fedveil: nothing was sent: {sentence}"

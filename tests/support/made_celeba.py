@@ -16,15 +16,15 @@ FACES = 120
 
 def label(face: int) -> dict[str, int]:
     """Return a face's attributes, 1 or -1 each."""
-    told = dict.fromkeys(NAMES, -1)
-    told["Male"] = 1 if face % 2 else -1
-    told["Young"] = 1 if face % 4 < 2 else -1
-    told["Smiling"] = 1 if face % 8 < 4 else -1
-    for place, name in enumerate(NAMES[7:]):  # no two alike, and none like another attribute
-        told[name] = 1 if face % 7 < 2 + place else -1
+    values = dict.fromkeys(NAMES, -1)
+    values["Male"] = 1 if face % 2 else -1
+    values["Young"] = 1 if face % 4 < 2 else -1
+    values["Smiling"] = 1 if face % 8 < 4 else -1
+    for number, name in enumerate(NAMES[7:]):  # no two alike, and none like another attribute
+        values[name] = 1 if face % 7 < 2 + number else -1
     if face % 10:  # every tenth has none of the three colours
-        told[NAMES[1 + face % 3]] = 1
-    return told
+        values[NAMES[1 + face % 3]] = 1
+    return values
 
 
 def part(face: int) -> int:
@@ -46,7 +46,7 @@ def ramps(face: int) -> np.ndarray:
 
 def write_labels(folder: Path, head: str = str(FACES)) -> None:
     """Write the list of attributes."""
-    rows = [f"{face + 1:06d}.jpg " + " ".join(f"{told:2d}" for told in label(face).values()) for face in range(FACES)]
+    rows = [f"{face + 1:06d}.jpg " + " ".join(f"{value:2d}" for value in label(face).values()) for face in range(FACES)]
     (folder / "list_attr_celeba.txt").write_text("\n".join([head, " ".join(NAMES) + " ", *rows]) + "\n")
 
 

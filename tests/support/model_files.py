@@ -51,11 +51,11 @@ def rebuilt(path: Path, changes: dict[str, Callable[[bytes], bytes]]) -> Path:
     root = next(iter(members)).split("/")[0]
     for name, change in changes.items():
         members[f"{root}/{name}"] = change(members.get(f"{root}/{name}", b""))
-    made = path.with_name("rebuilt.pt2")
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as new:
+    rebuilt = path.with_name("rebuilt.pt2")
+    with zipfile.ZipFile(rebuilt, "w", zipfile.ZIP_STORED) as new:
         for name, content in members.items():
             new.writestr(name, content)
-    return made
+    return rebuilt
 
 
 def with_json(change: Callable[[Any], None]) -> Callable[[bytes], bytes]:

@@ -1,6 +1,6 @@
 """Small federations, and runs of them that are saved."""
 
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
 from fedveil.games import FedAvg
 
 
@@ -9,5 +9,5 @@ def federation(data, **options):
 
 
 def saved(make_data, folder):
-    Run(federation(make_data()), FedAvg(hidden=(3,))).play(2).save(folder)
+    begin(federation(make_data()), FedAvg(hidden=(3,))).play(2).save(folder)
     return folder

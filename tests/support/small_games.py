@@ -4,7 +4,7 @@ import numpy as np
 
 from fedveil.data import Attribute, AttributeData
 from fedveil.data.partition import Partition, Partitioner
-from fedveil.federation import Federation, Run
+from fedveil.federation import Federation, begin
 
 
 class Dealt(Partitioner):
@@ -20,11 +20,11 @@ class Dealt(Partitioner):
 def make_data(n=40, held_out=12, features=(4,), seed=0, **codes):
     rng = np.random.default_rng(seed)
     total = n + 2 * held_out
-    own = {"sex": (rng.integers(0, 2, total), 2), "race": (rng.integers(0, 3, total), 3)}
-    own |= {name: (np.asarray(values), int(max(values)) + 1) for name, values in codes.items()}
+    attributes = {"sex": (rng.integers(0, 2, total), 2), "race": (rng.integers(0, 3, total), 3)}
+    attributes |= {name: (np.asarray(values), int(max(values)) + 1) for name, values in codes.items()}
     return AttributeData(
         rng.normal(size=(total, *features)).astype(np.float32),
-        {name: Attribute(name, values, tuple(map(str, range(k)))) for name, (values, k) in own.items()},
+        {name: Attribute(name, values, tuple(map(str, range(k)))) for name, (values, k) in attributes.items()},
         np.array([0] * n + [1] * held_out + [2] * held_out, dtype=np.int8),
         y=Attribute("y", rng.integers(0, 2, total), ("0", "1")),
     )
@@ -32,7 +32,7 @@ def make_data(n=40, held_out=12, features=(4,), seed=0, **codes):
 
 def play_both(data, game, rounds=2, **options):
     runs = [
-        Run(Federation(data, engine=engine, dtype="float64", device="cpu", **options), game).play(rounds)
+        begin(Federation(data, engine=engine, dtype="float64", device="cpu", **options), game).play(rounds)
         for engine in ("plain", "stacked")
     ]
     gaps = [float((runs[0].shared[name] - runs[1].shared[name]).abs().max()) for name in runs[0].shared]

@@ -20,6 +20,6 @@ def small_data(people: int = 900, seed: int = 0) -> AttributeData:
         split=split,
         y=Attribute("y", y, ("low", "high")),
         groups=np.arange(people) // 2,
-        columns=tuple(f"c{place}" for place in range(8)),
-        feature_names=tuple(f"c{place}" for place in range(8)),
+        columns=tuple(f"c{number}" for number in range(8)),
+        feature_names=tuple(f"c{number}" for number in range(8)),
     )

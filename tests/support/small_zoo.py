@@ -6,13 +6,13 @@ import functools
 
 import numpy as np
 import torch
-from fedveil_papers.exposure import network_segments, per_sample_gradients
 from torch import nn
 from torch.nn import functional
 
 from fedveil.core.randomness import torch_generator
 from fedveil.shields import Context
 from fedveil.shields.recup import Zoo, fit_zoo
+from fedveil.updates.gradients import network_segments, per_sample_gradients
 
 NAMES = ("sex", "race")
 VALUES = {"sex": ("f", "m"), "race": ("a", "b", "c")}

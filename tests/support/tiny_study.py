@@ -57,18 +57,18 @@ def fedveil_here(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 def snapshot(folder: Path) -> dict[str, bytes]:
     """Return every file that must not depend on how a study came to its end, or on who computed it."""
-    found = {}
+    arrays = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name not in VOLATILE:
             content = path.read_bytes()
             if path.name == "config.json":
-                known = json.loads(content)
-                content = json.dumps({key: known[key] for key in ("cell", "study", "threads")}).encode()
-            found[path.relative_to(folder).as_posix()] = content
-    return found
+                config = json.loads(content)
+                content = json.dumps({key: config[key] for key in ("cell", "study", "threads")}).encode()
+            arrays[path.relative_to(folder).as_posix()] = content
+    return arrays
 
 
 def last_json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert isinstance(found, dict)
-    return found
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert isinstance(answer, dict)
+    return answer

@@ -6,8 +6,8 @@ from torch import nn
 
 from fedveil.core.errors import InputError
 from fedveil.data import load
-from fedveil.federation import Federation, Run
-from fedveil.federation.layout import segments_of
+from fedveil.federation import Federation, begin
+from fedveil.federation.exchange import segments_of
 from fedveil.games import AdversarialTraining, FedAvg, Raw
 from fedveil.updates import FEATURES, features
 from fedveil.updates.features import DIRECTIONS, max_pooled
@@ -54,11 +54,11 @@ def test_segments_are_the_tensors_in_the_order_of_sending(run):
 
 
 def test_only_players_that_are_shared_lie_in_an_update(data):
-    shared = Run(Federation(data, devices=4), AdversarialTraining(attribute="u", width=3))
+    shared = begin(Federation(data, devices=4), AdversarialTraining(attribute="u", width=3))
     assert {segment.player for segment in segments_of(shared)} == {"encoder", "head"}
     both = shared.play(1, record=[1])
     assert segments_of(both)[-1].stop == both.recorded[0][2].shape[1]
-    assert segments_of(Run(Federation(data, devices=4), Raw())) == ()
+    assert segments_of(begin(Federation(data, devices=4), Raw())) == ()
 
 
 def test_each_feature_is_what_a_naive_reader_computes(run):
@@ -69,20 +69,20 @@ def test_each_feature_is_what_a_naive_reader_computes(run):
     def tensor(name):
         return row[by_name[name].start : by_name[name].stop].reshape(by_name[name].shape)
 
-    found = {how: features(updates, segments, how)[3] for how in FEATURES}
-    assert torch.equal(found["whole"], row)
-    torch.testing.assert_close(found["direction"], row / row.norm())
+    rows = {how: features(updates, segments, how)[3] for how in FEATURES}
+    assert torch.equal(rows["whole"], row)
+    torch.testing.assert_close(rows["direction"], row / row.norm())
     window = tensor("1.weight").abs().reshape(3, 1, 9).max(dim=2).values.flatten()
-    assert torch.equal(found["max"], torch.cat([window, tensor("5.weight").abs().flatten()]))
-    assert torch.equal(found["biases"], torch.cat([tensor(n) for n in ("1.bias", "2.weight", "2.bias", "5.bias")]))
-    assert torch.equal(found["last"], torch.cat([tensor("5.weight").flatten(), tensor("5.bias")]))
-    assert found["layers"].shape == (6 * 8,)
+    assert torch.equal(rows["max"], torch.cat([window, tensor("5.weight").abs().flatten()]))
+    assert torch.equal(rows["biases"], torch.cat([tensor(n) for n in ("1.bias", "2.weight", "2.bias", "5.bias")]))
+    assert torch.equal(rows["last"], torch.cat([tensor("5.weight").flatten(), tensor("5.bias")]))
+    assert rows["layers"].shape == (6 * 8,)
     first = tensor("1.weight").flatten()
     six = [first.mean(), first.std(correction=0), first.abs().mean(), first.abs().max(), first.norm()]
-    torch.testing.assert_close(found["layers"][:5], torch.stack(six))
-    assert found["layers"][5] == (first > 0).double().mean()
-    assert found["projection"].shape == (DIRECTIONS,)
-    assert found["projection"].norm() == pytest.approx(float(row.norm()), rel=0.25)
+    torch.testing.assert_close(rows["layers"][:5], torch.stack(six))
+    assert rows["layers"][5] == (first > 0).double().mean()
+    assert rows["projection"].shape == (DIRECTIONS,)
+    assert rows["projection"].norm() == pytest.approx(float(row.norm()), rel=0.25)
 
 
 def test_a_large_layer_has_one_feature_per_input_and_the_gradient_reaches_the_largest():
@@ -113,7 +113,7 @@ def test_bad_input_is_one_line(run):
     segments = segments_of(run)
     with pytest.raises(InputError, match="no features 'maximum'"):
         features(torch.zeros(1, segments[-1].stop), segments, "maximum")
-    with pytest.raises(InputError, match="where the segments describe rows of"):
+    with pytest.raises(InputError, match="but the segments describe rows of"):
         features(torch.zeros(1, 5), segments)
     with pytest.raises(InputError, match="no tensors that 'biases' reads"):
         features(torch.zeros(1, 6), (Segment("m", "weight", (2, 3), 0),), "biases")

@@ -1,7 +1,7 @@
-"""Reconstruction: whole inputs made from gradients, and how like the truth they are.
+"""Reconstruction of whole inputs from gradients, and measures of how similar they are to the true inputs.
 
-`inversion` is the attack (Geiping et al. 2020), `matching` its cost, `lbfgs` its second solver, `labels` reads labels
-off the last layer, `quality` measures.
+`inversion.py` is the attack (Geiping et al. 2020), `matching.py` its cost, `lbfgs.py` its second solver; `quality.py`
+measures the result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fedveil.core.lazy import lazy
 if TYPE_CHECKING:
     from fedveil.attacks.reconstruction.inversion import Inversion as Inversion
     from fedveil.attacks.reconstruction.inversion import Reconstruction as Reconstruction
-    from fedveil.attacks.reconstruction.labels import recovered_labels as recovered_labels
+    from fedveil.attacks.reconstruction.inversion import recovered_labels as recovered_labels
     from fedveil.attacks.reconstruction.matching import mismatch as mismatch
     from fedveil.attacks.reconstruction.matching import total_variation as total_variation
     from fedveil.attacks.reconstruction.quality import judged as judged
@@ -22,4 +22,4 @@ if TYPE_CHECKING:
     from fedveil.attacks.reconstruction.quality import psnr as psnr
     from fedveil.attacks.reconstruction.quality import ssim as ssim
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

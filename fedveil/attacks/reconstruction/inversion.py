@@ -1,4 +1,4 @@
-"""Gradient inversion: inputs whose gradient matches what was seen (Zhu et al. 2019; Geiping et al. 2020)."""
+"""Gradient inversion: find inputs whose gradient matches the observed one (Zhu et al. 2019; Geiping et al. 2020)."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fedveil.attacks.reconstruction.labels import recovered_labels
 from fedveil.attacks.reconstruction.lbfgs import minimise
-from fedveil.attacks.reconstruction.matching import Over, mismatch, total_variation
+from fedveil.attacks.reconstruction.matching import Over, mismatch, parameter_slices, total_variation
 from fedveil.core.errors import InputError, nearest
 from fedveil.core.randomness import torch_generator
-from fedveil.updates.gradients import LossOf
+from fedveil.updates.gradients import LossOf, layers_with_parameters
 
 Solver = Literal["signed-adam", "lbfgs"]
 SOLVERS = ("signed-adam", "lbfgs")
 _NUMBERS = 2**25
-"""How many numbers of seen gradients are held at once."""
+"""How many numbers of observed gradients are in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """What was made of each victim's gradient.
+    """The inputs reconstructed from each victim's gradient.
 
     Attributes:
-        images: (n, *shape), of each victim the restart of lowest cost.
+        images: (n, *shape), for each victim the restart of lowest cost.
         costs: (n, restarts), at the end.
         labels: (n,), those given or those recovered.
     """
@@ -38,9 +37,13 @@ class Reconstruction:
     costs: Tensor
     labels: Tensor
 
+    def __repr__(self) -> str:
+        shape = " × ".join(map(str, self.images.shape[1:]))
+        return f"Reconstruction({len(self.images)} images of {shape}, restarts={self.costs.shape[1]})"
+
     @property
     def chosen(self) -> Tensor:
-        """Which restart each victim's image is from."""
+        """The restart that each victim's image is from."""
         return self.costs.argmin(dim=1)
 
 
@@ -48,22 +51,23 @@ class Reconstruction:
 class Inversion:
     """Minimise 1 − cos(∇_w ℓ(x, y; w), t) + tv_weight · TV(x) over x, for all victims and restarts as one stack.
 
-    Symbols: t the gradient seen, w the round's weights, which the server knows; TV the mean absolute difference of
-    neighbouring pixels. Geiping, Bauermeister, Dröge and Moeller (2020): Adam on signs of the slope, rate × 0.1 at
-    3/8, 5/8 and 7/8 of the iterations, every step boxed. "lbfgs" (as in Zhu, Liu and Han 2019, but each row with its
-    own line search, TV smoothed, the box at the end only, double precision) is better where activations are smooth: on
-    the sigmoid LeNet signs of the slope jump about while costs differ by 1e-5.
-    Guarantee: none. What it fails to show may be there all the same; it is one attacker.
+    Symbols: t the observed gradient; w the round's weights, which the server knows; TV the mean absolute difference of
+    neighbouring pixels. "signed-adam" is Geiping, Bauermeister, Dröge and Moeller's (2020) solver: Adam on the signs of
+    the slope, with the rate multiplied by 0.1 at 3/8, 5/8 and 7/8 of the iterations and every step clamped to the box.
+    "lbfgs" (as in Zhu, Liu and Han 2019, but with a line search for each row, a smoothed TV, the box applied only at
+    the end, and double precision) is better for smooth activations: on the sigmoid LeNet, the signs of the slope change
+    erratically while costs differ by 1e-5.
+    Guarantee: none. An input that it fails to reconstruct may still be recoverable; it is one attacker.
 
     Attributes:
         iterations: steps of each restart; evaluations of the cost for "lbfgs".
-        restarts: starts of each victim; the one of lowest cost is kept, as the attacker does not know the truth.
-        tv_weight: of the total variation; more where gradients are noisy.
+        restarts: random starts for each victim; that of lowest cost is kept, as the attacker does not know the truth.
+        tv_weight: weight of the total variation; larger for noisy gradients.
         solver: "signed-adam" or "lbfgs".
-        over: cosine over "all" tensors together, or the mean over each "tensor"'s own.
-        rate: of the first three eighths of signed Adam's steps, in units of the box's width.
-        history: steps that L-BFGS remembers.
-        at_once: rows in one stack, fewer where gradients are long.
+        over: the cosine over "all" tensors together, or the mean of the cosines of each "tensor".
+        rate: signed Adam's step in the first three eighths of the iterations, in units of the box's width.
+        history: how many steps L-BFGS remembers.
+        at_once: how many rows are in one stack; fewer if gradients are long.
     """
 
     iterations: int = 2000
@@ -105,19 +109,19 @@ class Inversion:
 
         Args:
             model: the network with the weights at which gradients were taken; it is not changed.
-            loss: outputs and labels → one loss per record.
+            loss: maps outputs and labels to one loss per record.
             seen: (n, d) gradients in the order of the network's parameters.
             shape: of one input: channels, height, width.
-            labels: the victims', where the attacker knows them; recovered from the gradient otherwise.
-            tv_weights: one for each victim in place of `tv_weight`: so an attacker tries several at once.
+            labels: the victims' labels, if the attacker knows them (default: recovered from the gradient).
+            tv_weights: one for each victim instead of `tv_weight`, so that an attacker can try several at once.
             box: lowest and highest value of an input.
-            seed: one generator per victim and restart derives from it.
-            progress: called with the share that is done.
+            seed: of the generators, one for each victim and restart.
+            progress: called with the share of the work that is done.
         """
         _check(model, seen, box)
-        own = copy.deepcopy(model).to(torch.float64 if self.solver == "lbfgs" else torch.float32).eval()
-        own.requires_grad_(requires_grad=False)
-        kind = next(own.parameters()).dtype
+        network = copy.deepcopy(model).to(torch.float64 if self.solver == "lbfgs" else torch.float32).eval()
+        network.requires_grad_(requires_grad=False)
+        kind = next(network.parameters()).dtype
         y = recovered_labels(model, seen) if labels is None else labels.long()
         if y.shape != (len(seen),):
             raise InputError(f"reconstruction: {tuple(y.shape)} labels for {len(seen)} gradients; give one for each")
@@ -140,8 +144,8 @@ class Inversion:
                 weights: Tensor = weights[victims],
             ) -> Tensor:
                 with torch.enable_grad():
-                    apart = mismatch(own, loss, x, y, target, self.over)
-                return apart + weights * total_variation(x, smooth)
+                    unlike = mismatch(network, loss, x, y, target, self.over)
+                return unlike + weights * total_variation(x, smooth)
 
             done = 0
 
@@ -151,11 +155,11 @@ class Inversion:
                 if progress:
                     progress(share * (number + min(1.0, done / self.iterations)))
 
-            started = [_start(shape, box, seed, *row).to(kind) for row in block]
+            starts = [_start(shape, box, seed, *row).to(kind) for row in block]
             solve = self._lbfgs if self.solver == "lbfgs" else self._signed_adam
-            found = solve(cost, torch.stack(started), box, tick)
-            images.append(found.float())
-            costs.append(cost(found.requires_grad_(), 0.0).detach().double())
+            solution = solve(cost, torch.stack(starts), box, tick)
+            images.append(solution.float())
+            costs.append(cost(solution.requires_grad_(), 0.0).detach().double())
         every = torch.cat(costs).view(len(seen), self.restarts)
         every = torch.where(torch.isfinite(every), every, math.inf)
         stack = torch.cat(images).view(len(seen), self.restarts, *shape)
@@ -185,16 +189,45 @@ class Inversion:
 
         def evaluate(points: Tensor) -> tuple[Tensor, Tensor]:
             x = points.view_as(start).detach().requires_grad_()
-            found = cost(x, 0.01 * width)
-            (slope,) = torch.autograd.grad(found.sum(), x)
-            return found.detach(), slope.flatten(1)
+            costs = cost(x, 0.01 * width)
+            (slope,) = torch.autograd.grad(costs.sum(), x)
+            return costs.detach(), slope.flatten(1)
 
-        found = minimise(evaluate, start.flatten(1), self.iterations, self.history, self.rate * width, tick)
-        return found.view_as(start).clamp(*box)
+        solution = minimise(evaluate, start.flatten(1), self.iterations, self.history, self.rate * width, tick)
+        return solution.view_as(start).clamp(*box)
+
+
+def recovered_labels(model: nn.Module, seen: Tensor) -> Tensor:
+    """Return each victim's label, (n,), from the gradient of the last fully connected layer.
+
+    This is iDLG (Zhao, Mopuri and Bilen 2020). With cross-entropy and one record, the slope of output k is
+    δ_k = p_k − 1[k = y], which is negative for the true label only. The gradient of the bias is δ itself; without a
+    bias, or if nothing of its gradient was observed, the sums of the weights' rows δ_k·Σa have the same signs, as long
+    as Σa > 0 (true after ReLUs and sigmoids). A single output is taken to be a probability: its slope is negative if
+    the label is 1.
+    The result is exact for the gradient of one record. Noise can hide the sign, and the least entry is then a guess; of
+    several records at most one label is recovered; a shield that changes the last layer's signs defeats the attack.
+    """
+    layer = _last(model)
+    slices = parameter_slices(model)
+    slopes = seen[:, slices[id(layer.weight)]].reshape(len(seen), *layer.weight.shape).sum(dim=2)
+    if layer.bias is not None:
+        biases = seen[:, slices[id(layer.bias)]]
+        slopes = torch.where(biases.abs().sum(dim=1, keepdim=True) > 0, biases, slopes)
+    return (slopes[:, 0] < 0).long() if slopes.shape[1] == 1 else slopes.argmin(dim=1)
+
+
+def _last(model: nn.Module) -> nn.Linear:
+    layers = layers_with_parameters(model)
+    if not layers or not isinstance(layers[-1], nn.Linear):
+        raise InputError(
+            "reconstruction: labels can be recovered only if the last layer is fully connected; give labels"
+        )
+    return layers[-1]
 
 
 def _start(shape: Sequence[int], box: tuple[float, float], seed: int, victim: int, restart: int) -> Tensor:
-    """Return grey with a little noise."""
+    """Return a grey input with a little noise."""
     noise = torch.randn(tuple(shape), generator=torch_generator(seed, "victim", victim, "restart", restart))
     low, high = box
     return ((low + high) / 2 + 0.1 * (high - low) * noise).clamp(low, high)
@@ -204,7 +237,7 @@ def _check(model: nn.Module, seen: Tensor, box: tuple[float, float]) -> None:
     size = sum(parameter.numel() for parameter in model.parameters())
     if seen.ndim != 2 or not len(seen) or seen.shape[1] != size:
         raise InputError(
-            f"reconstruction: gradients of shape {tuple(seen.shape)}, where this network's are rows of {size} numbers"
+            f"reconstruction: gradients have shape {tuple(seen.shape)}, but this network's are rows of {size} numbers"
         )
     if not box[0] < box[1]:
         raise InputError(f"reconstruction: the box needs its lowest value below its highest, got {box}")

@@ -1,4 +1,4 @@
-"""L-BFGS for many problems at once, each with steps and a memory of its own."""
+"""L-BFGS for many independent problems at once."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""Points (n, d) → each one's cost (n,) and slope (n, d)."""
+"""Maps points (n, d) to their costs (n,) and slopes (n, d)."""
 
 _ENOUGH = 1e-4
-"""Armijo's share of the promised fall that a step must bring."""
+"""Armijo's constant: the share of the predicted decrease that a step must achieve."""
 
 
 def minimise(
@@ -22,14 +22,14 @@ def minimise(
     first: float = 0.1,
     progress: Callable[[], None] | None = None,
 ) -> Tensor:
-    """Return a point of low cost for each row (Liu and Nocedal 1989; steps halved until Armijo's rule holds).
+    """Return a point of low cost for each row (Liu and Nocedal 1989; steps are halved until Armijo's rule holds).
 
-    Every evaluation tries one point of every row, whether its line search goes on or a new direction was taken, so
-    that none waits for another, and a row's path is the same in every company.
+    Each evaluation tries one point of every row, whether its line search continues or it has a new direction. So no
+    row waits for another, and a row's path does not depend on the other rows.
 
     Args:
-        evaluate: costs and slopes of points.
-        start: a point each, (n, d).
+        evaluate: computes costs and slopes of points.
+        start: one point per row, (n, d).
         evaluations: how many points each row may try.
         history: how many steps are remembered.
         first: the largest coordinate of the first step.
@@ -40,13 +40,13 @@ def minimise(
     memory.scale = first / slope.abs().amax(dim=1).clamp_min(torch.finfo(start.dtype).tiny)
     direction, step = memory.direction(slope), torch.ones_like(cost)
     for _ in range(evaluations - 1):
-        tried = point + step[:, None] * direction
-        new_cost, new_slope = evaluate(tried)
-        promised = _ENOUGH * step * (slope * direction).sum(dim=1)
-        taken = torch.isfinite(new_cost) & torch.isfinite(new_slope).all(dim=1) & (new_cost <= cost + promised)
-        memory.add(taken, tried - point, new_slope - slope)
+        trial = point + step[:, None] * direction
+        new_cost, new_slope = evaluate(trial)
+        predicted = _ENOUGH * step * (slope * direction).sum(dim=1)
+        taken = torch.isfinite(new_cost) & torch.isfinite(new_slope).all(dim=1) & (new_cost <= cost + predicted)
+        memory.add(taken, trial - point, new_slope - slope)
         at = taken[:, None]
-        point, slope = torch.where(at, tried, point), torch.where(at, new_slope, slope)
+        point, slope = torch.where(at, trial, point), torch.where(at, new_slope, slope)
         cost, step = torch.where(taken, new_cost, cost), torch.where(taken, 1.0, step / 2)
         if taken.any():
             direction = torch.where(at, memory.direction(slope), direction)
@@ -56,52 +56,52 @@ def minimise(
 
 
 class _Memory:
-    """The last steps s and changes of slope y of each row, in a ring each.
+    """The last steps s and changes of slope y of each row, in a ring buffer.
 
-    The two-loop recursion works on inner products alone (Chen, Wang and Zhou 2014), which are kept: three passes over
-    the memory for a step, instead of four with a copy each.
+    The two-loop recursion is computed from inner products alone (Chen, Wang and Zhou 2014), which are stored: a step
+    takes three passes over the memory instead of four with a copy each.
     """
 
     def __init__(self, start: Tensor, history: int) -> None:
         rows, size = start.shape
         self.rows, self.history = torch.arange(rows), history
-        self.known = start.new_zeros(rows, 2 * history, size)  # steps, then changes
+        self.pairs = start.new_zeros(rows, 2 * history, size)  # steps, then changes
         self.inner = start.new_zeros(rows, 2 * history, 2 * history)
         self.inverse = start.new_zeros(rows, history)
         self.count = torch.zeros(rows, dtype=torch.long)
         self.scale = start.new_ones(rows)
 
     def add(self, taken: Tensor, step: Tensor, change: Tensor) -> None:
-        """Remember steps along which the slope grew; others would make the model of the cost indefinite."""
+        """Store the steps along which the slope grew; others would make the model of the cost indefinite."""
         along, size = (step * change).sum(dim=1), change.square().sum(dim=1)
         good = taken & (along > 1e-10 * size)
-        own, place = self.rows[good], (self.count % self.history)[good]
-        self.known[own, place], self.known[own, place + self.history] = step[good], change[good]
-        products = torch.bmm(self.known, torch.stack([step, change], dim=2))[good]
-        for column, at in enumerate((place, place + self.history)):
-            self.inner[own, at] = products[:, :, column]
-            self.inner[own, :, at] = products[:, :, column]
-        self.inverse[own, place] = 1 / along[good]
+        rows, slot = self.rows[good], (self.count % self.history)[good]
+        self.pairs[rows, slot], self.pairs[rows, slot + self.history] = step[good], change[good]
+        products = torch.bmm(self.pairs, torch.stack([step, change], dim=2))[good]
+        for column, at in enumerate((slot, slot + self.history)):
+            self.inner[rows, at] = products[:, :, column]
+            self.inner[rows, :, at] = products[:, :, column]
+        self.inverse[rows, slot] = 1 / along[good]
         self.scale = torch.where(good, along / torch.where(good, size, 1.0), self.scale)
         self.count = self.count + good
 
     def direction(self, slope: Tensor) -> Tensor:
-        """Return where each row goes next (the two-loop recursion); downhill at once where memory misleads."""
-        sloped = torch.bmm(self.known, slope[:, :, None])[:, :, 0]
-        shares = torch.zeros_like(sloped)  # of what is known in the direction
+        """Return each row's next direction by the two-loop recursion, or plain descent if that would go uphill."""
+        sloped = torch.bmm(self.pairs, slope[:, :, None])[:, :, 0]
+        shares = torch.zeros_like(sloped)  # the coefficient of each stored vector in the direction
         weights = []
         for back in range(1, min(self.history, int(self.count.max())) + 1):
-            place = (self.count - back) % self.history  # a place never filled holds zeros and changes nothing
-            along = sloped[self.rows, place] + (self.inner[self.rows, place] * shares).sum(dim=1)
-            weight = self.inverse[self.rows, place] * along
-            shares[self.rows, place + self.history] -= weight
-            weights.append((place, weight))
+            slot = (self.count - back) % self.history  # a slot that was never filled holds zeros and changes nothing
+            along = sloped[self.rows, slot] + (self.inner[self.rows, slot] * shares).sum(dim=1)
+            weight = self.inverse[self.rows, slot] * along
+            shares[self.rows, slot + self.history] -= weight
+            weights.append((slot, weight))
         shares = shares * self.scale[:, None]
-        for place, weight in reversed(weights):
-            other = place + self.history
+        for slot, weight in reversed(weights):
+            other = slot + self.history
             along = self.scale * sloped[self.rows, other] + (self.inner[self.rows, other] * shares).sum(dim=1)
-            shares[self.rows, place] += weight - self.inverse[self.rows, place] * along
-        downhill = self.scale[:, None] * slope
-        found = downhill + torch.bmm(shares[:, None], self.known)[:, 0]
-        uphill = (found * slope).sum(dim=1) <= 0
-        return -torch.where(uphill[:, None], downhill, found)
+            shares[self.rows, slot] += weight - self.inverse[self.rows, slot] * along
+        gradient = self.scale[:, None] * slope
+        ascent = gradient + torch.bmm(shares[:, None], self.pairs)[:, 0]
+        wrong = (ascent * slope).sum(dim=1) <= 0
+        return -torch.where(wrong[:, None], gradient, ascent)

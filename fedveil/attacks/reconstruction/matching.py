@@ -1,4 +1,4 @@
-"""How well candidates' gradients match what was seen: many candidates at once, differentiably."""
+"""How well the gradients of candidate inputs match observed ones: many candidates at once, differentiably."""
 
 from __future__ import annotations
 
@@ -8,18 +8,25 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fedveil.updates.gradients import LossOf, gradients_one_by_one, is_known, layer_gradients
+from fedveil.updates.gradients import (
+    LossOf,
+    gradients_one_by_one,
+    is_explicit,
+    layer_gradients,
+    layer_slopes,
+    network_segments,
+)
 
 Over = Literal["all", "tensor"]
-"""Cosine over all tensors together (Geiping et al.), or the mean of each tensor's own."""
+"""The cosine over all tensors together (Geiping et al.), or the mean of the cosines of each tensor."""
 
 
 def mismatch(model: nn.Module, loss: LossOf, x: Tensor, y: Tensor, seen: Tensor, over: Over = "all") -> Tensor:
-    """Return 1 − cos between each record's gradient and the row that was seen, (n,); differentiable in x.
+    """Return 1 − cos between each record's gradient and the observed one, (n,); differentiable in x.
 
-    Symbols: g(x) = ∇_w ℓ(x, y; w), t what was seen; cos = ⟨g, t⟩ / (‖g‖‖t‖). Over "tensor" each weight and bias has
-    a cosine of its own, and tensors of which nothing was seen do not count: the last layer's gradient is the longest
-    by far where activations are sigmoids, and over all together it drowns what early layers tell.
+    Symbols: g(x) = ∇_w ℓ(x, y; w), t the observed gradient; cos = ⟨g, t⟩ / (‖g‖‖t‖). Over "tensor", each weight and
+    bias has its own cosine, and tensors whose observed gradient is 0 do not count: with sigmoids the gradient of the
+    last layer is by far the longest, and over "all" it drowns the information of early layers.
     """
     dots, squares, lengths = (
         torch.stack(parts, dim=1) for parts in zip(*_by_tensor(model, loss, x, y, seen), strict=True)
@@ -27,10 +34,10 @@ def mismatch(model: nn.Module, loss: LossOf, x: Tensor, y: Tensor, seen: Tensor,
     tiny = torch.finfo(seen.dtype).tiny
     if over == "all":
         dots, squares, lengths = (part.sum(dim=1, keepdim=True) for part in (dots, squares, lengths))
-    told = lengths > 0
-    scale = torch.where(told & (squares > 0), squares * lengths, 1.0).clamp_min(tiny).sqrt()
-    each = torch.where(told, 1 - dots / scale, 0.0)
-    return each.sum(dim=1) / told.sum(dim=1).clamp_min(1)
+    observed = lengths > 0
+    scale = torch.where(observed & (squares > 0), squares * lengths, 1.0).clamp_min(tiny).sqrt()
+    each = torch.where(observed, 1 - dots / scale, 0.0)
+    return each.sum(dim=1) / observed.sum(dim=1).clamp_min(1)
 
 
 def _by_tensor(
@@ -38,65 +45,46 @@ def _by_tensor(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield ⟨g, t⟩, ‖g‖² and ‖t‖² of each tensor.
 
-    Of a fully connected layer with inputs a and slopes δ the gradient δ ⊗ a is never written down: ⟨δ ⊗ a, T⟩ = δᵀTa
-    and ‖δ ⊗ a‖ = ‖δ‖‖a‖.
+    The gradient δ ⊗ a of a fully connected layer with inputs a and slopes δ is never formed: ⟨δ ⊗ a, T⟩ = δᵀTa and
+    ‖δ ⊗ a‖ = ‖δ‖‖a‖.
     """
-    places = parameter_places(model)
-    owners = [layer for layer in model.modules() if any(True for _ in layer.parameters(recurse=False))]
-    if not all(is_known(layer) for layer in owners):
+    slices = parameter_slices(model)
+    if not is_explicit(model):
         rows = gradients_one_by_one(model, loss, x, y)
-        for place in places.values():
-            yield _products(rows[:, place], seen[:, place])
+        for columns in slices.values():
+            yield _products(rows[:, columns], seen[:, columns])
         return
-    inputs: dict[nn.Module, Tensor] = {}
-    outputs: dict[nn.Module, Tensor] = {}
-
-    def keep(layer: nn.Module, given: tuple[Tensor, ...], made: Tensor) -> None:
-        inputs[layer], outputs[layer] = given[0], made
-
-    hooks = [layer.register_forward_hook(keep) for layer in owners]
-    try:
-        total = loss(model(x), y).sum()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    slopes = torch.autograd.grad(total, [outputs[layer] for layer in owners], create_graph=True)
-    for layer, slope in zip(owners, slopes, strict=True):
-        a = inputs[layer]
+    for layer, a, slope in layer_slopes(model, loss, x, y, create_graph=True):
         if not isinstance(layer, nn.Linear):
             for parameter, rows in layer_gradients(layer, a, slope, 1):
-                yield _products(rows.flatten(1), seen[:, places[id(parameter)]])
+                yield _products(rows.flatten(1), seen[:, slices[id(parameter)]])
             continue
-        flat = seen[:, places[id(layer.weight)]]
+        flat = seen[:, slices[id(layer.weight)]]
         mapped = torch.bmm(flat.view(len(x), *layer.weight.shape), a[:, :, None])[:, :, 0]
         square = slope.square().sum(dim=1)
         yield (slope * mapped).sum(dim=1), square * a.square().sum(dim=1), flat.square().sum(dim=1)
         if layer.bias is not None:
-            yield _products(slope, seen[:, places[id(layer.bias)]])
+            yield _products(slope, seen[:, slices[id(layer.bias)]])
 
 
 def _products(rows: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return (rows * seen).sum(dim=1), rows.square().sum(dim=1), seen.square().sum(dim=1)
 
 
-def parameter_places(model: nn.Module) -> dict[int, slice]:
-    """Return where each parameter lies in a flat row."""
-    found: dict[int, slice] = {}
-    start = 0
-    for parameter in model.parameters():
-        found[id(parameter)] = slice(start, start + parameter.numel())
-        start += parameter.numel()
-    return found
+def parameter_slices(model: nn.Module) -> dict[int, slice]:
+    """Return the columns of each parameter, by its id, in a row of gradients."""
+    segments = zip(model.parameters(), network_segments(model), strict=True)
+    return {id(parameter): slice(segment.start, segment.stop) for parameter, segment in segments}
 
 
 def total_variation(x: Tensor, smooth: float = 0.0) -> Tensor:
-    """Return the mean |difference| of neighbours down and across, (n,); √(d² + smooth²) makes it differentiable.
+    """Return the mean |d| over differences d of neighbours down and across, (n,); with `smooth`, of √(d² + smooth²).
 
     >>> total_variation(torch.tensor([[[[0.0, 1.0], [0.0, 1.0]]]])).item()
     1.0
     """
-    found = x.new_zeros(len(x))
+    total = x.new_zeros(len(x))
     for difference in (x[:, :, 1:] - x[:, :, :-1], x[:, :, :, 1:] - x[:, :, :, :-1]):
         size = (difference.square() + smooth**2).sqrt() if smooth else difference.abs()
-        found = found + (size.flatten(1).mean(dim=1) if difference.numel() else 0.0)
-    return found
+        total = total + (size.flatten(1).mean(dim=1) if difference.numel() else 0.0)
+    return total

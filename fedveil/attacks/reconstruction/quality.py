@@ -1,4 +1,4 @@
-"""How like the truth a reconstruction is: MSE in 0–255, PSNR, SSIM; means with intervals over victims."""
+"""How similar reconstructions are to the true images: MSE in 0–255, PSNR, SSIM; means with intervals over victims."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from fedveil.core.measures import bootstrap_weights, interval
 from fedveil.core.randomness import numpy_generator
 
 
-def mse(found: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> Tensor:
+def mse(images: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> Tensor:
     """Return each image's mean squared error on the scale 0–255, as RecUP-FL prints it.
 
     >>> mse(torch.zeros(1, 1, 2, 2), torch.full((1, 1, 2, 2), 0.1)).round(decimals=3).item()
     650.25
     """
-    found, truth = _scaled(found, truth, box)
-    return (found - truth).square().flatten(1).mean(dim=1)
+    images, truth = _scaled(images, truth, box)
+    return (images - truth).square().flatten(1).mean(dim=1)
 
 
-def psnr(found: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> Tensor:
-    """Return each image's peak signal-to-noise ratio, 10·log₁₀(255²/MSE) dB; ∞ where nothing differs.
+def psnr(images: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> Tensor:
+    """Return each image's peak signal-to-noise ratio, 10·log₁₀(255²/MSE) dB; ∞ for equal images.
 
     >>> round(psnr(torch.zeros(1, 1, 2, 2), torch.full((1, 1, 2, 2), 0.1)).item(), 6)
     20.0
     """
-    return 10 * torch.log10(255**2 / mse(found, truth, box))
+    return 10 * torch.log10(255**2 / mse(images, truth, box))
 
 
-def ssim(found: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> Tensor:
+def ssim(images: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> Tensor:
     """Return each image's structural similarity (Wang et al. 2004), mean over channels and windows.
 
-    Gaussian windows of 11 × 11 with σ = 1.5, whole windows only, K = (.01, .03); of an image with a side below 11
-    the window is the largest odd number that fits.
+    Gaussian windows of 11 × 11 with σ = 1.5, whole windows only, K = (.01, .03); if a side of the image is below 11,
+    the window's side is the largest odd number that fits.
     """
-    found, truth = _scaled(found, truth, box)
+    images, truth = _scaled(images, truth, box)
     side = min(11, *truth.shape[2:])
     side -= 1 - side % 2
-    place = torch.arange(side, dtype=torch.float64) - side // 2
-    bell = torch.exp(-place.square() / (2 * 1.5**2))
+    offset = torch.arange(side, dtype=torch.float64) - side // 2
+    bell = torch.exp(-offset.square() / (2 * 1.5**2))
     window = torch.outer(bell, bell)[None, None] / bell.sum() ** 2
 
     def smooth(image: Tensor) -> Tensor:
         return functional.conv2d(image.flatten(0, 1)[:, None], window)
 
-    mean_a, mean_b = smooth(found), smooth(truth)
-    var_a = smooth(found * found) - mean_a.square()
+    mean_a, mean_b = smooth(images), smooth(truth)
+    var_a = smooth(images * images) - mean_a.square()
     var_b = smooth(truth * truth) - mean_b.square()
-    both = smooth(found * truth) - mean_a * mean_b
+    both = smooth(images * truth) - mean_a * mean_b
     c1, c2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
     alike = (2 * mean_a * mean_b + c1) * (2 * both + c2)
     alike = alike / ((mean_a.square() + mean_b.square() + c1) * (var_a + var_b + c2))
@@ -64,26 +64,26 @@ def ssim(found: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) ->
 MEASURES: dict[str, Callable[[Tensor, Tensor, tuple[float, float]], Tensor]] = {"mse": mse, "psnr": psnr, "ssim": ssim}
 
 
-def judged(found: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> dict[str, FloatArray]:
-    """Return every measure of every victim."""
-    return {name: measure(found, truth, box).numpy() for name, measure in MEASURES.items()}
+def judged(images: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> dict[str, FloatArray]:
+    """Return every measure, for every victim."""
+    return {name: measure(images, truth, box).numpy() for name, measure in MEASURES.items()}
 
 
 def mean_with_interval(
     values: FloatArray, seed: int = 0, groups: IntArray | None = None, draws: int = 2000, confidence: float = 0.95
 ) -> Estimate:
-    """Return the victims' mean with its bootstrap interval; whole persons are drawn where `groups` names them."""
+    """Return the mean over victims with its bootstrap interval; with `groups`, whole groups are drawn."""
     weights = bootstrap_weights(len(values), groups, draws, numpy_generator(seed, "reconstruction"))
     means = [(block @ values) / np.maximum(block.sum(axis=1), 1) for block in weights]
     return interval(np.concatenate(means), confidence)
 
 
-def _scaled(found: Tensor, truth: Tensor, box: tuple[float, float]) -> tuple[Tensor, Tensor]:
-    if found.shape != truth.shape or truth.ndim != 4:
+def _scaled(images: Tensor, truth: Tensor, box: tuple[float, float]) -> tuple[Tensor, Tensor]:
+    if images.shape != truth.shape or truth.ndim != 4:
         raise InputError(
-            f"quality: images of shape {tuple(found.shape)} against {tuple(truth.shape)}; both must be (n, channels, "
+            f"quality: images of shape {tuple(images.shape)} against {tuple(truth.shape)}; both must be (n, channels, "
             "height, width)"
         )
     low, high = box
-    a, b = ((one.double() - low) / (high - low) * 255 for one in (found, truth))
-    return a, b
+    scaled, true = ((pixels.double() - low) / (high - low) * 255 for pixels in (images, truth))
+    return scaled, true

@@ -1,4 +1,4 @@
-"""UCI Adult: census records of 1994; does a person earn more than 50,000 dollars?"""
+"""UCI Adult: census records of 1994; the task is whether a person earns more than 50,000 dollars."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pandas as pd
 
 from fedveil.core.errors import InputError, nearest
 from fedveil.data.attribute import MISSING, Attribute
-from fedveil.data.attribute_data import AttributeData, Split, random_split
+from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.data.encoding import encode_table
 from fedveil.data.locate import locate
 from fedveil.data.source import PackagedCopy, PublishedFile, Source
-from fedveil.data.strata import joint_strata
+from fedveil.data.splits import joint_strata, random_split
 
 _URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
 _COLUMNS = [
@@ -41,13 +41,12 @@ _NUMERIC = ["age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "h
 class Adult(Source):
     """32,561 training and 16,281 test records, 14 inputs, income above 50K or not.
 
-    Inputs are 6 standardised numbers and 102 one-hot columns, 108 in all; a protected attribute is left
-    out of them, so that 103 remain when race is protected, 106 when sex is. A missing value, "?" in
-    the files, is a value of its own. The published split is kept; validation records are drawn from
-    training.
+    Inputs are 6 standardised numbers and 102 one-hot columns, 108 in total. A protected attribute is left
+    out of them: 103 remain when race is protected, 106 when sex is. A missing value, "?" in the files, counts as a
+    value. The published split is kept; validation records are drawn from the training records.
 
     Further tasks, for heads that the defence did not know of: `long-hours` (more than 40 hours a week), `professional`
-    (a professional or managerial occupation; no label where none is stated) and `education-10` (education-num of at
+    (a professional or managerial occupation; no label if none is stated) and `education-10` (education-num of at
     least 10: some college). Their columns stay among the inputs.
     """
 
@@ -92,13 +91,14 @@ class Adult(Source):
         Args:
             target: "income" or None.
             sensitive: any of sex, race, marital-status.
-            seed: of the validation records' choice.
-            validation: their share of the training file.
-            keep_sensitive: leave protected attributes among the inputs.
-            tasks: further labels for heads: all, none (false), or some of long-hours, professional, education-10.
+            seed: of the choice of validation records.
+            validation: share of validation records in the training file.
+            keep_sensitive: keep protected attributes among the inputs.
+            tasks: further labels for heads: all (true), none (false), or a list of long-hours, professional,
+                education-10.
         """
-        found = locate(self)
-        train, test = (read_adult(found.files[name]) for name in ("adult.data", "adult.test"))
+        located = locate(self)
+        train, test = (read_adult(located.files[name]) for name in ("adult.data", "adult.test"))
         frame = pd.concat([train, test], ignore_index=True)
         attributes = {name: Attribute.from_column(name, frame[name]) for name in sensitive}
         income = Attribute.from_column("income", frame["income"])
@@ -115,19 +115,19 @@ class Adult(Source):
             feature_names=encoded.names,
             columns=encoded.columns,
             name=self.name,
-            facts={"found_in": found.where},
-            tasks={name: _task(name, frame) for name in _asked(tasks)},
+            facts={"found_in": located.where},
+            tasks={name: _task(name, frame) for name in _task_names(tasks)},
         )
 
 
-def _asked(tasks: bool | Sequence[str]) -> tuple[str, ...]:
+def _task_names(tasks: bool | Sequence[str]) -> tuple[str, ...]:
     if isinstance(tasks, bool):
         return TASKS if tasks else ()
-    asked = (tasks,) if isinstance(tasks, str) else tuple(dict.fromkeys(tasks))
-    for name in asked:
+    names = (tasks,) if isinstance(tasks, str) else tuple(dict.fromkeys(tasks))
+    for name in names:
         if name not in TASKS:
             raise InputError(f"adult: no task {name!r}: {nearest(str(name), TASKS)}")
-    return asked
+    return names
 
 
 def _task(name: str, frame: pd.DataFrame) -> Attribute:
@@ -141,7 +141,7 @@ def _task(name: str, frame: pd.DataFrame) -> Attribute:
 
 
 def read_adult(path: Path) -> pd.DataFrame:
-    """Read one file in UCI's layout (no header; a comment line; labels that end in a full stop) or with a header."""
+    """Read one file in UCI's layout (no header, a comment line, labels that end in a full stop), or with a header."""
     try:
         frame = pd.read_csv(
             path, header=None, names=_COLUMNS, skipinitialspace=True, comment="|", dtype=str, na_filter=False

@@ -1,4 +1,4 @@
-"""AudioMNIST: spoken digits as spectrograms; who speaks is to be hidden."""
+"""AudioMNIST: spoken digits as spectrograms; the task is the digit, the attributes describe the speaker."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from scipy.signal import resample_poly, stft
 
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
+from fedveil.data.archives import choose_container, list_members, read_members
 from fedveil.data.attribute import Attribute, intersect
-from fedveil.data.attribute_data import AttributeData, random_part, random_split
+from fedveil.data.attribute_data import AttributeData
 from fedveil.data.locate import locate
-from fedveil.data.members import choose_place, list_members, read_members
 from fedveil.data.source import PublishedFile, Source
-from fedveil.data.strata import joint_strata
+from fedveil.data.splits import joint_strata, random_part, random_split
 
 _ARCHIVE = "AudioMNIST-master.zip"
 _FOLDER = "data"
 _META = "audioMNIST_meta.txt"
 _CLIP = re.compile(r"(\d\d)/(\d)_\1_\d+\.wav")
 RATE = 8000
-"""Samples per second, and samples of a clip: each lies in the middle of one second."""
+"""Samples per second; a clip is placed in the middle of one second, so this is also the number of its samples."""
 WINDOW, STEP = 455, 35
-"""Of the Fourier transform, as in the data set's paper."""
+"""Window and step of the Fourier transform, in samples, as in the data set's paper."""
 LARGEST = 224
-"""Rows and columns of the whole spectrogram: the lowest frequencies, up to 3.9 kHz, and the middle of the second."""
+"""Rows and columns of the full spectrogram: the lowest frequencies, up to 3.9 kHz, and the middle of the second."""
 DECIBELS = 80.0
-"""What lies this far below a clip's loudest point is silence."""
+"""A point this far below a clip's loudest one counts as silence."""
 
 Floats = npt.NDArray[np.float32]
 
@@ -44,12 +44,12 @@ Floats = npt.NDArray[np.float32]
 class AudioMNIST(Source):
     """30,000 spoken English digits of 60 speakers, as spectrograms of 1 × size × size in [0, 1].
 
-    Clips are brought to 8 kHz and centred in a second of silence; 1 is a clip's loudest point, 0 lies 80 dB below.
+    Clips are resampled to 8 kHz and centred in a second of silence; 1 is a clip's loudest point, 0 is 80 dB below it.
 
-    Speakers are the groups, and none crosses splits, so that an attacker who knows voices gains nothing. That
-    cannot be done for `identity` (sex × native speaker): one speaker only is a native woman. With it records are
-    split one by one, `groups` is None and `facts["split"]` says so: attackers then meet voices that they have heard
-    before, and their accuracy tells less about strangers. Sex by speaker is the sounder test.
+    Speakers are the groups, and each stays in one split, so that an attacker cannot profit from knowing a voice. That
+    is impossible for `identity` (sex × native speaker), since only one speaker is a native woman. With `identity`,
+    records are split individually, `groups` is None and `facts["split"]` says so: attackers then hear voices again
+    that they learned from, and their accuracy says less about strangers. Sex, split by speaker, is the sounder test.
     """
 
     name = "audiomnist"
@@ -62,7 +62,7 @@ class AudioMNIST(Source):
     attributes = ("identity", "sex", "accent")
     targets = ("digit",)
     folder = "audiomnist"
-    # The archive is made on demand, and no hash of it is stated.
+    # GitHub builds the archive on demand, and no hash of it is published.
     files = (PublishedFile(_ARCHIVE, "https://github.com/soerenab/AudioMNIST/archive/refs/heads/master.zip", ""),)
     unpacked = (f"{_FOLDER}/{_META}",)
 
@@ -77,17 +77,17 @@ class AudioMNIST(Source):
         size: int = 112,
         whole_speakers: bool | None = None,
     ) -> AttributeData:
-        """Read the clips and make spectrograms.
+        """Read the clips and compute spectrograms.
 
         Args:
             target: "digit" or None.
             sensitive: any of identity (sex × native speaker, 4 values), sex, accent (German or another).
-            seed: of the split and of the part.
+            seed: of the split and of the random part.
             validation: share of validation records.
             test: share of test records.
-            limit: how many records to take, at random; all by default.
+            limit: how many records to take, at random (default: all).
             size: rows and columns, a divisor of 224; the RecUP-FL paper's network takes 224 (30,000 clips: 6 GB).
-            whole_speakers: keep each speaker in one split; by default unless identity is asked for.
+            whole_speakers: keep each speaker in one split (default: yes, unless identity is protected).
         """
         if size < 8 or LARGEST % size:
             fitting = [side for side in range(8, LARGEST + 1) if LARGEST % side == 0]
@@ -95,44 +95,45 @@ class AudioMNIST(Source):
         whole = "identity" not in sensitive if whole_speakers is None else whole_speakers
         if whole and "identity" in sensitive:
             raise InputError(
-                f"{self.name}: identity cannot be split by speaker, for one speaker only is a native woman; "
+                f"{self.name}: identity cannot be split by speaker, since only one speaker is a native woman; "
                 "set whole_speakers to false, or protect sex"
             )
-        found = locate(self)
+        located = locate(self)
         # The unpacked file lies one folder deeper than the archive.
-        place = found.folder if _ARCHIVE not in found.files else choose_place(found.folder, _FOLDER, [_ARCHIVE])
-        names = [name for name in list_members(place, _FOLDER, ".wav") if _CLIP.fullmatch(name)]
+        folder = located.folder
+        container = choose_container(folder, _FOLDER, [_ARCHIVE]) if _ARCHIVE in located.files else folder
+        names = [name for name in list_members(container, _FOLDER, ".wav") if _CLIP.fullmatch(name)]
         if not names:
-            raise InputError(f"{place}: holds no clips named 01/0_01_0.wav and so on; complete it or fetch it again")
+            raise InputError(f"{container}: holds no clips named like 01/0_01_0.wav; complete it or fetch it again")
         names = [names[row] for row in random_part(len(names), limit, seed, self.name)]
-        people = read_speakers(place)
+        people = read_speakers(container)
         speakers = [name[:2] for name in names]
-        strangers = sorted(set(speakers) - set(people))
-        if strangers:
-            raise InputError(f"{place}: {_META} says nothing about speaker {strangers[0]}; fetch it again")
+        unlisted = sorted(set(speakers) - set(people))
+        if unlisted:
+            raise InputError(f"{container}: {_META} says nothing about speaker {unlisted[0]}; fetch it again")
         labels = {name: _attribute(name, [people[speaker] for speaker in speakers]) for name in sensitive}
         digits = Attribute("digit", np.array([int(name[3]) for name in names]), tuple("0123456789"))
         groups: IntArray | None = np.array([int(speaker) for speaker in speakers], dtype=np.int64) if whole else None
         strata = joint_strata([*labels.values()] if whole else [*labels.values(), digits])
         return AttributeData(
-            x=_spectrograms(place, names, size),
+            x=_spectrograms(container, names, size),
             attributes=labels,
             split=random_split(len(names), seed=seed, validation=validation, test=test, strata=strata, groups=groups),
             y=digits if target else None,
             groups=groups,
             name=self.name,
             facts={
-                "found_in": found.where,
+                "found_in": located.where,
                 "speakers": len(set(speakers)),
-                "split": "by speaker" if whole else "random: speakers stand in several splits",
+                "split": "by speaker" if whole else "random: a speaker may be in several splits",
             },
         )
 
 
-def read_speakers(place: Path) -> dict[str, Mapping[str, object]]:
-    """Read what is known about each speaker, by number."""
-    (_, content), *_ = read_members(place, _FOLDER, [_META])
-    where = place / _META
+def read_speakers(container: Path) -> dict[str, Mapping[str, object]]:
+    """Read the facts about each speaker, by number."""
+    (_, content), *_ = read_members(container, _FOLDER, [_META])
+    where = container / _META
     try:
         people: object = json.loads(content)
     except ValueError as fault:
@@ -142,15 +143,16 @@ def read_speakers(place: Path) -> dict[str, Mapping[str, object]]:
         raise InputError(f"{where}: holds no speakers by number; fetch it again")
     for number, facts in people.items():
         for fact, values in needed.items():
-            told = facts.get(fact) if isinstance(facts, dict) else None
-            if not isinstance(told, str) or (values and told not in values):
-                raise InputError(f"{where}: speaker {number} has no usable {fact!r} ({told!r}); fetch it again")
+            value = facts.get(fact) if isinstance(facts, dict) else None
+            if not isinstance(value, str) or (values and value not in values):
+                raise InputError(f"{where}: speaker {number} has no usable {fact!r} ({value!r}); fetch it again")
     return people
 
 
 def _attribute(name: str, speakers: Sequence[Mapping[str, object]]) -> Attribute:
     def binary(fact: str, value: str, names: tuple[str, str]) -> Attribute:
-        return Attribute(name, np.array([str(told[fact]).lower() == value for told in speakers], dtype=np.int64), names)
+        codes = np.array([str(facts[fact]).lower() == value for facts in speakers], dtype=np.int64)
+        return Attribute(name, codes, names)
 
     if name == "accent":
         return binary("accent", "german", ("another", "German"))
@@ -161,15 +163,15 @@ def _attribute(name: str, speakers: Sequence[Mapping[str, object]]) -> Attribute
     return Attribute(name, both.codes, both.values)
 
 
-def _spectrograms(place: Path, names: Sequence[str], size: int) -> Floats:
-    read = np.empty((len(names), 1, size, size), dtype=np.float32)
-    for index, content in read_members(place, _FOLDER, names):
-        read[index, 0] = spectrogram(_second(content, f"{place}/{names[index]}"), size)
-    return read
+def _spectrograms(container: Path, names: Sequence[str], size: int) -> Floats:
+    spectrograms = np.empty((len(names), 1, size, size), dtype=np.float32)
+    for index, content in read_members(container, _FOLDER, names):
+        spectrograms[index, 0] = spectrogram(_second(content, f"{container}/{names[index]}"), size)
+    return spectrograms
 
 
 def spectrogram(second: Floats, size: int) -> Floats:
-    """Return the power of a second's frequencies (rows, low ones first) over time, in [0, 1] of 80 dB."""
+    """Return the power of each frequency (rows, lowest first) over time; 0 to 1 is a range of 80 dB."""
     power = np.abs(stft(second, fs=RATE, nperseg=WINDOW, noverlap=WINDOW - STEP)[2]) ** 2
     start = (power.shape[1] - LARGEST) // 2
     power = power[:LARGEST, start : start + LARGEST]
@@ -183,10 +185,10 @@ def spectrogram(second: Floats, size: int) -> Floats:
 
 
 def _second(content: bytes, where: str) -> Floats:
-    """Return a clip at 8 kHz, centred in one second; what is longer is cut at both ends."""
+    """Return a clip at 8 kHz, centred in one second; a longer clip is cut at both ends."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", wavfile.WavFileWarning)  # chunks besides the sound
+            warnings.simplefilter("ignore", wavfile.WavFileWarning)  # about chunks that are not sound
             rate, sound = wavfile.read(io.BytesIO(content))
         if sound.ndim != 1 or not len(sound) or rate < RATE:
             raise ValueError(f"one channel at {RATE} Hz or more is needed; shape {sound.shape}, {rate} Hz")

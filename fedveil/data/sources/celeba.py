@@ -1,4 +1,4 @@
-"""CelebA: faces of the famous; gender, age, smile, mouth, make-up, hair serve as task or are to be hidden."""
+"""CelebA: faces of celebrities; gender, age, smile, mouth, make-up and hair can each be the task or be protected."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pandas as pd
 
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
+from fedveil.data.archives import choose_container, read_pictures, reading_as
 from fedveil.data.attribute import MISSING, Attribute
-from fedveil.data.attribute_data import AttributeData, random_part
+from fedveil.data.attribute_data import AttributeData
 from fedveil.data.locate import locate
-from fedveil.data.members import choose_place, read_pictures, told_as
 from fedveil.data.source import PublishedFile, Source
+from fedveil.data.splits import random_part
 
 _FOLDER = "img_align_celeba"
 _ARCHIVE = "img_align_celeba.zip"
@@ -34,7 +35,7 @@ _BINARY = {
 
 
 def _published(name: str, drive: str, md5: str) -> PublishedFile:
-    # The publisher's folder on Google Drive; `confirm` answers the question that large files are asked about.
+    # The publisher's folder on Google Drive; `confirm` answers Drive's question whether to download a large file.
     address = f"https://drive.usercontent.google.com/download?id={drive}&export=download&confirm=t"
     return PublishedFile(name, address, f"md5:{md5}")
 
@@ -43,9 +44,9 @@ class CelebA(Source):
     """202,599 aligned faces of 10,177 people, the middle square resized to 3 × size × size.
 
     Each of gender, age (young or old), smiling, mouth_open, heavy_makeup, wavy_hair, attractive and hair (exactly one
-    of black, blond and brown; others are left out and counted in `facts`) can be the task or protected.
-    The published partition is kept: training, validation, test. Where identity_CelebA.txt lies beside the other lists,
-    people are the groups.
+    of black, blond and brown; others are left out and counted in `facts`) can be the task or be protected.
+    The published partition into training, validation and test is kept. If identity_CelebA.txt lies beside the other
+    lists, people are the groups.
 
     All faces take 2.5 GB at the default size; `limit` takes a random part.
     """
@@ -79,34 +80,35 @@ class CelebA(Source):
         Args:
             target: gender, age, smiling, mouth_open, heavy_makeup, wavy_hair, attractive, hair or None.
             sensitive: any of the same.
-            seed: of the part.
-            size: height and width of a face; the honest-but-curious nets' paper takes 64.
-            limit: how many records to take, at random; all by default.
-            centred: pixels in [−1, 1], as that paper has them; else in [0, 1].
+            seed: of the random part.
+            size: height and width of a face; the paper "Honest-but-Curious Nets" uses 64.
+            limit: how many records to take, at random (default: all).
+            centred: pixels in [−1, 1], as in that paper; else in [0, 1].
         """
         if not 8 <= size <= 178:
             raise InputError(f"{self.name}: size must lie between 8 and 178, the pictures' width, got {size}")
-        found = locate(self)
-        place = choose_place(found.folder, _FOLDER, [_ARCHIVE])
-        frame = read_labels(found.folder / _LABELS)
-        parts = _column(found.folder / _PARTITION, frame.index)
+        located = locate(self)
+        folder = located.folder
+        container = choose_container(folder, _FOLDER, [_ARCHIVE])
+        frame = read_labels(folder / _LABELS)
+        parts = _column(folder / _PARTITION, frame.index)
         if not np.isin(parts, (0, 1, 2)).all():
-            raise InputError(f"{found.folder / _PARTITION}: parts must be 0, 1 or 2; fetch it again")
-        asked = dict.fromkeys([*sensitive, *([target] if target else [])])
-        labels = {name: _attribute(name, frame) for name in asked}
+            raise InputError(f"{folder / _PARTITION}: parts must be 0, 1 or 2; fetch it again")
+        names = dict.fromkeys([*sensitive, *([target] if target else [])])
+        labels = {name: _attribute(name, frame) for name in names}
         labelled = np.logical_and.reduce([label.known for label in labels.values()])
         rows = np.flatnonzero(labelled)
         rows = rows[random_part(len(rows), limit, seed, self.name)]
-        people = found.folder / _PEOPLE
+        people = folder / _PEOPLE
         return AttributeData(
-            x=read_pictures(place, _FOLDER, frame.index[rows].tolist(), None, (size, size), centred=centred),
+            x=read_pictures(container, _FOLDER, frame.index[rows].tolist(), None, (size, size), centred=centred),
             attributes={name: labels[name].take(rows) for name in sensitive},
             split=parts[rows].astype(np.int8),
             y=labels[target].take(rows) if target else None,
             groups=_column(people, frame.index)[rows] if people.is_file() else None,
             name=self.name,
             facts={
-                "found_in": found.where,
+                "found_in": located.where,
                 "records_in_file": len(frame),
                 "left_out_unlabelled": int((~labelled).sum()),
                 "split": "as published",
@@ -117,13 +119,13 @@ class CelebA(Source):
 
 def read_labels(path: Path) -> pd.DataFrame:
     """Read the list of attributes: a line with the number of pictures, one of names, then ±1 for each picture."""
-    with told_as(path, "CelebA's attributes"):
+    with reading_as(path, "CelebA's attributes"):
         with path.open(encoding="utf-8") as lines:
-            told = int(next(lines))
+            announced = int(next(lines))
             names = next(lines).split()
             frame = pd.read_csv(lines, sep=r"\s+", header=None, index_col=0)
-        if frame.shape != (told, len(names)):
-            raise ValueError(f"{frame.shape[0]} × {frame.shape[1]} labels, {told} × {len(names)} are announced")
+        if frame.shape != (announced, len(names)):
+            raise ValueError(f"{frame.shape[0]} × {frame.shape[1]} labels, {announced} × {len(names)} are announced")
         frame.columns = pd.Index(names)
         absent = {*_HAIR, *(column for column, _ in _BINARY.values())} - set(names)
         if absent:
@@ -131,12 +133,12 @@ def read_labels(path: Path) -> pd.DataFrame:
         if not frame.isin((-1, 1)).to_numpy().all():
             raise ValueError("labels must be 1 or -1")
         if not frame.index.is_unique or not frame.index.astype(str).str.fullmatch(r"\w+\.\w+").all():
-            raise ValueError("a picture's name is no name of a file, or stands there twice")
+            raise ValueError("a picture's name is not the name of a file, or is listed twice")
     return frame
 
 
 def _column(path: Path, pictures: pd.Index) -> IntArray:
-    """Read a list of pictures with one whole number each, and return the numbers of some of them."""
+    """Read a list of pictures with one integer each, and return the integers of some of them."""
     try:
         listed = pd.read_csv(path, sep=r"\s+", header=None, index_col=0)
         if listed.shape[1] != 1 or not listed.index.is_unique:

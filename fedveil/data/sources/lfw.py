@@ -1,4 +1,4 @@
-"""Labeled Faces in the Wild: who smiles? Race, age, gender, glasses and hair are to be hidden."""
+"""Labeled Faces in the Wild: the task is who smiles; the attributes are race, age, gender, glasses and hair."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from fedveil.data.archives import choose_container, read_pictures, reading_as
 from fedveil.data.attribute import MISSING, Attribute
-from fedveil.data.attribute_data import AttributeData, random_part, random_split
+from fedveil.data.attribute_data import AttributeData
 from fedveil.data.locate import locate
-from fedveil.data.members import choose_place, read_pictures, told_as
 from fedveil.data.source import PublishedFile, Source
-from fedveil.data.strata import group_strata, joint_strata
+from fedveil.data.splits import group_strata, joint_strata, random_part, random_split
 
 _LABELS = "lfw_attributes.txt"
 _ARCHIVE = "lfw-deepfunneled.tgz"
 _FOLDER = "lfw-deepfunneled"
 FACE = (78, 70, 172, 195)
-"""The face within 250 × 250: the customary cut of 94 × 125 pixels, halved to 47 × 62."""
+"""The face within 250 × 250 pixels: the usual cut of 94 × 125, which is then halved to 47 × 62."""
 
 COLUMNS = {
     "race": {"Asian": "Asian", "White": "White", "Black": "Black"},
@@ -28,20 +28,20 @@ COLUMNS = {
     "glasses": {"Eyeglasses": "eyeglasses", "Sunglasses": "sunglasses", "No Eyewear": "none"},
     "hair": {"Black Hair": "black", "Blond Hair": "blond", "Brown Hair": "brown", "Bald": "bald"},
 }
-"""Each attribute's columns and values, those of the RecUP-FL paper."""
+"""The columns and values of each attribute, as in the RecUP-FL paper."""
 
 
 class LFW(Source):
-    """13,233 photographs of 5,749 people, cut to 3 × 62 × 47 in [0, 1]; the task is whether one smiles.
+    """13,233 photographs of 5,749 people, cut to 3 × 62 × 47 in [0, 1]; the task is whether the person smiles.
 
-    Labels are machine-made scores (Kumar et al. 2009), positive where an attribute is taken to be present: they
-    are weak, and an attacker's accuracy is agreement with another classifier. A record has an attribute's value
-    when exactly one of its columns is positive, and is unlabelled otherwise; a file without the column "Female"
-    counts every face that is not "Male" as female. By default records that lack one of the asked attributes are left
-    out and counted in `facts["left_out_unlabelled"]`; with `unlabelled` they stay, without that label.
+    Labels come from classifiers' scores (Kumar et al. 2009), positive if an attribute is judged to be present. They
+    are weak: an attacker's accuracy is agreement with another classifier. A record has a value of an attribute if
+    exactly one of the attribute's columns is positive, and is unlabelled otherwise; in a file without the column
+    "Female", every face that is not "Male" counts as female. By default records without a value of some protected
+    attribute are left out and counted in `facts["left_out_unlabelled"]`; with `unlabelled` they are kept.
 
-    People are the groups, and none crosses splits. A person is dealt out by their rarest record, so that rare
-    values reach every split.
+    People are the groups, and each stays in one split. Each person is assigned to the stratum of their rarest record,
+    so that rare values reach every split.
     """
 
     name = "lfw"
@@ -58,7 +58,7 @@ class LFW(Source):
         PublishedFile(
             _ARCHIVE, "http://vis-www.cs.umass.edu/lfw/lfw-deepfunneled.tgz", "md5:68331da3eb755a505a502b5aacb3c201"
         ),
-        # Its publisher states no hash.
+        # Its publisher gives no hash.
         PublishedFile(_LABELS, "https://www.cs.columbia.edu/CAVE/databases/pubfig/download/lfw_attributes.txt", ""),
     )
     unpacked = (_LABELS,)
@@ -78,15 +78,15 @@ class LFW(Source):
         Args:
             target: "smiling" or None.
             sensitive: any of race, gender, age, glasses, hair.
-            seed: of the split and of the part.
+            seed: of the split and of the random part.
             validation: share of validation records.
             test: share of test records.
-            limit: how many records to take, at random; all by default.
-            unlabelled: keep records that lack one of the attributes.
+            limit: how many records to take, at random (default: all).
+            unlabelled: keep records without a value of some protected attribute.
         """
-        found = locate(self)
-        frame = read_labels(found.files[_LABELS])
-        place = choose_place(found.folder, _FOLDER, [_ARCHIVE])
+        located = locate(self)
+        frame = read_labels(located.files[_LABELS])
+        container = choose_container(located.folder, _FOLDER, [_ARCHIVE])
         labels = {name: _attribute(name, frame) for name in sensitive}
         labelled = np.logical_and.reduce([label.known for label in labels.values()])
         rows = np.arange(len(frame)) if unlabelled else np.flatnonzero(labelled)
@@ -101,14 +101,14 @@ class LFW(Source):
             for person, number in zip(frame["person"].str.replace(" ", "_"), frame["imagenum"], strict=True)
         ]
         return AttributeData(
-            x=read_pictures(place, _FOLDER, names, FACE, (62, 47)),
+            x=read_pictures(container, _FOLDER, names, FACE, (62, 47)),
             attributes=labels,
             split=random_split(len(frame), seed=seed, validation=validation, test=test, strata=strata, groups=people),
             y=smiling if target else None,
             groups=people,
             name=self.name,
             facts={
-                "found_in": found.where,
+                "found_in": located.where,
                 "records_in_file": len(labelled),
                 "left_out_unlabelled": 0 if unlabelled else int((~labelled).sum()),
                 "split": "by person",
@@ -117,8 +117,8 @@ class LFW(Source):
 
 
 def read_labels(path: Path) -> pd.DataFrame:
-    """Read the file of scores: a line of comment, a line of names that begins with "#", then a line per picture."""
-    with told_as(path, "LFW's attributes"):
+    """Read the file of scores: a comment, then a line of names that begins with "#", then a line per picture."""
+    with reading_as(path, "LFW's attributes"):
         with path.open(encoding="utf-8") as lines:
             next(lines)
             names = next(lines).rstrip("\n").split("\t")[1:]
@@ -134,7 +134,7 @@ def read_labels(path: Path) -> pd.DataFrame:
         if textual:
             raise ValueError(f"{textual[0]} is not a number in every line")
         if frame["person"].str.contains(r"[/\\]|^\.").any():
-            raise ValueError("a person's name is no name of a folder")
+            raise ValueError("a person's name is not the name of a folder")
     return frame
 
 

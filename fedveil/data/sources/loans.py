@@ -1,4 +1,4 @@
-"""FHFA's Federal Home Loan Bank public-use database of 2009: how affordable is a home loan?"""
+"""FHFA's Federal Home Loan Bank public-use database of 2009; the task is how affordable a home loan is."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pandas as pd
 
 from fedveil.core.errors import InputError
 from fedveil.data.attribute import MISSING, Attribute
-from fedveil.data.attribute_data import AttributeData, Split, random_split
+from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.data.encoding import encode_table
 from fedveil.data.locate import locate
 from fedveil.data.source import PublishedFile, Source
-from fedveil.data.strata import joint_strata
+from fedveil.data.splits import joint_strata, random_split
 
 _FILE = "AMA_PUDB_Export_123109.csv.zip"
 AFFORDABILITY = (
@@ -32,16 +32,16 @@ COPIES = {
     "gender": ["BoGender", "CoGender"],
     "age": ["BoAge", "CoAge"],
 }
-"""What is left out of the inputs when an attribute is protected: its own column, then its near copies."""
+"""The columns that are no inputs when an attribute is protected: first the attribute itself, then its near copies."""
 
 _IDENTIFIERS = ("LoanNumber", "FeatureID", "Tract", "FIPSCountyCode", "MSA", "FHFBID", "Seller", "SellCity")
-"""Numbers and names of loans, places and lenders: hundreds of values, or no meaning as a quantity."""
+"""Numbers and names of loans, places and lenders: they have hundreds of values, or no meaning as a quantity."""
 
 _CODES_OF_MISSING = {
     "BoAge": (99,),  # not provided
     "CoAge": (98, 99),  # no co-borrower; not provided
     "Co Borrower Credit Score": (9,),  # missing, or no co-borrower
-    "Front": (9.9999,),  # not in the definitions: the ceiling, met exactly where income is a placeholder
+    "Front": (9.9999,),  # undocumented: the largest value, reached exactly if income is a placeholder
     "Back": (9.9999,),
     **{
         f"{what}{unit}": (code,)
@@ -70,26 +70,27 @@ _QUANTITIES = frozenset(
     | {"Borrower Credit Score", "Co Borrower Credit Score", "PMI", "ArmMarg"}
     | {f"{what}{unit}" for what in ("Bed", "Rent", "RentUt") for unit in "1234"}
 )
-"""Columns whose numbers are quantities, or codes in order (credit scores in five ranges); all others are categories."""
+"""Columns whose numbers are quantities, or ordered codes (credit scores in five ranges); all others are categories."""
 
 
 class Loans(Source):
     """50,502 loans of 2009, of which 12,255 fall into the three affordability classes.
 
-    The papers' Loans data is FHFA's single-family file; this is its sister. Affordability: a low-income
-    family has IncRat ≤ 0.8, a low-income area Tractrat ≤ 0.8; other loans are left out, and the six columns
-    the classes derive from are no inputs. The near copies of a protected attribute are no inputs either: the
+    The papers use FHFA's single-family file as Loans; this file is closely related to it. Affordability: a low-income
+    family has IncRat ≤ 0.8, a low-income area Tractrat ≤ 0.8. Other loans are left out, and the six columns that
+    determine the classes are no inputs. The near copies of a protected attribute are no inputs either: the
     co-borrower's race equals the borrower's in 98.7%, the gender is the opposite one in 98% of stated pairs, the
     ages correlate at .92. `facts["copies_left_out"]` names them; `keep_copies` keeps them. Records whose sensitive
-    value was not stated (race 6 or 7, gender 3, age 99) are left out and counted in `facts`. Codes that mean
+    value is not stated (race 6 or 7, gender 3, age 99) are left out and counted in `facts`. Codes that mean
     "missing" become missing values with an indicator column; constant columns and identifiers are listed in `facts`.
 
-    566 of the 12,255 loans state an income of 12 dollars, a placeholder (streamlined refinancing): by the
+    566 of the 12,255 loans state an income of 12 dollars, a placeholder (streamlined refinancing); by the
     rule they count as low-income. `facts["placeholder_income"]` counts them.
 
-    Sellers differ so much in size that keeping each in one split makes splits uneven (11% to 46% of the records in
-    test over eight seeds; of 536 borrowers not White at times 11 in validation). So by default records are split one
-    by one and `groups` is None; with `whole_sellers` sellers are the groups, and none crosses splits.
+    Sellers differ so much in size that keeping each in one split makes splits uneven (over eight seeds, 11% to 46% of
+    the records were in test; of 536 borrowers who are not White, sometimes only 11 were in validation). By default,
+    records are therefore split individually and `groups` is None; with `whole_sellers`, sellers are the groups and
+    each stays in one split.
     """
 
     name = "loans"
@@ -133,18 +134,18 @@ class Loans(Source):
             validation: share of validation records.
             test: share of test records.
             bins: into how many classes of equal size age is cut.
-            keep_sensitive: leave the protected column and its copies among the inputs.
-            keep_copies: leave out the protected column only, not its copies.
-            drop: further columns that are to be no inputs.
+            keep_sensitive: keep the protected column and its copies among the inputs.
+            keep_copies: leave out the protected column, but keep its copies.
+            drop: further columns to leave out of the inputs.
             whole_sellers: make sellers the groups and keep each in one split (the largest has a sixth of all loans).
         """
-        found = locate(self)
-        frame = read_loans(found.files[_FILE])
+        located = locate(self)
+        frame = read_loans(located.files[_FILE])
         affordability = _affordability(frame)
         labels = {name: _attribute(name, frame, bins) for name in sensitive}
         stated = np.logical_and.reduce([label.known for label in labels.values()])
         facts: dict[str, object] = {
-            "found_in": found.where,
+            "found_in": located.where,
             "records_in_file": len(frame),
             "records_in_classes": int(affordability.known.sum()),
             "left_out_not_stated": int((affordability.known & ~stated).sum()),
@@ -152,7 +153,7 @@ class Loans(Source):
         rows = np.flatnonzero(affordability.known & stated)
         frame = frame.iloc[rows].reset_index(drop=True)
         affordability = affordability.take(rows)
-        # the bins of age are those of the records that stay
+        # so that age is binned on the records that remain
         labels = {name: _attribute(name, frame, bins) for name in sensitive}
         facts["placeholder_income"] = int((frame["Income"] == 12).sum())
         sellers = pd.factorize(frame["Seller"], sort=True)[0].astype(np.int64) if whole_sellers else None
@@ -166,9 +167,9 @@ class Loans(Source):
             groups=sellers,
         )
         unwanted = {*SOURCES_OF_TARGET, *_IDENTIFIERS, *drop}
-        own = [] if keep_sensitive else [COPIES[name][0] for name in sensitive]
+        protected = [] if keep_sensitive else [COPIES[name][0] for name in sensitive]
         copies = [] if keep_sensitive or keep_copies else [copy for name in sensitive for copy in COPIES[name][1:]]
-        unwanted.update(own, copies)
+        unwanted.update(protected, copies)
         facts["copies_left_out"] = copies
         inputs, constant = _inputs(frame, unwanted)
         facts["constant_columns"], facts["identifiers_left_out"] = constant, list(_IDENTIFIERS)
@@ -226,7 +227,7 @@ def _attribute(name: str, frame: pd.DataFrame, bins: int) -> Attribute:
 
 
 def _inputs(frame: pd.DataFrame, unwanted: set[str]) -> tuple[pd.DataFrame, list[str]]:
-    """Return the input columns with codes of missing values made missing, and the names of constant ones."""
+    """Return the input columns, with codes of missing values removed, and the names of constant columns."""
     inputs = frame.drop(columns=[name for name in frame.columns if name in unwanted])
     inputs = inputs.rename(columns=str)
     for name, codes in _CODES_OF_MISSING.items():

@@ -1,4 +1,4 @@
-"""Any table of the user's: CSV or Parquet, one record per row."""
+"""A table of your own: CSV or Parquet, one record per row."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pandas as pd
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError, nearest
 from fedveil.data.attribute import Attribute
-from fedveil.data.attribute_data import AttributeData, Split, random_split
+from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.data.csv_reading import one_spelling
 from fedveil.data.encoding import encode_table, nested_kind, numbers_of
 from fedveil.data.source import Source
-from fedveil.data.strata import joint_strata
+from fedveil.data.splits import joint_strata, random_split
 from fedveil.data.tables import column, read_table
 
 _SPLITS = {
@@ -36,9 +36,9 @@ class Table(Source):
     """Records from a CSV or Parquet file; every column that is not otherwise used is an input.
 
     Numbers are standardised, text becomes one column per value, missing values are marked. Text
-    that identifies records (over 100 values, mostly different; or over 1,000 values), row numbers and
-    unnamed columns are no inputs: where they were asked for that is an error, else `facts["dropped_columns"]`
-    says which and why. Records without a target are left out and counted in `facts`.
+    that identifies records (more than 100 values that mostly differ, or more than 1,000 values), row numbers and
+    unnamed columns are no inputs: naming one in `features` is an error, and otherwise `facts["dropped_columns"]`
+    says which were dropped and why. Records without a target are left out and counted in `facts`.
     """
 
     name = "table"
@@ -63,15 +63,15 @@ class Table(Source):
         Args:
             target: the task's column, or None.
             sensitive: the columns to protect.
-            seed: of the split, where the table has none.
+            seed: of the split, if no column states it.
             path: the file.
-            features: the input columns; all others by default.
-            group: the column that says who a record belongs to; a group never crosses splits.
+            features: the input columns (default: all other columns).
+            group: the column that says whom a record belongs to; each group stays in one split.
             split: the column that says train, validation or test.
             bins: into how many classes a continuous attribute or target is cut.
-            keep_sensitive: let sensitive columns be inputs.
-            validation: share of validation records, where the split is made here.
-            test: share of test records, where the split is made here.
+            keep_sensitive: keep sensitive columns among the inputs.
+            validation: share of validation records, unless a column states the split.
+            test: share of test records, unless a column states the split.
         """
         if path is None:
             raise InputError("table: give path=, a CSV or Parquet file")
@@ -127,13 +127,15 @@ class Table(Source):
 def _inputs(
     frame: pd.DataFrame, features: Sequence[str] | None, used: set[str], where: str
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return the input columns, and why others were dropped."""
+    """Return the input columns, and the reason for each that was dropped."""
     chosen = [str(name) for name in frame.columns if name not in used] if features is None else list(features)
     for name in chosen:
         if name not in frame.columns:
             raise InputError(f"{where}: no column {name!r}: {nearest(name, map(str, frame.columns))}")
         if name in used:
-            raise InputError(f"{where}: {name!r} is target, sensitive, group or split, so no feature; leave it out")
+            raise InputError(
+                f"{where}: {name!r} is target, sensitive, group or split, and cannot be a feature; leave it out"
+            )
     dropped: dict[str, str] = {}
     for name in chosen:
         reason = _no_input(name, frame[name])
@@ -149,18 +151,18 @@ def _inputs(
 
 
 def _no_input(name: str, series: pd.Series) -> str:
-    """Say why a column cannot be an input, or nothing."""
+    """Return why a column cannot be an input; empty if it can."""
     if name.startswith("unnamed "):
         return "has no name (a saved index, perhaps)"
     kind = nested_kind(series)
     if kind is not None:
         return f"holds {kind}, not one value per record"
-    values, known = int(series.nunique()), int(series.notna().sum())
+    values, present = int(series.nunique()), int(series.notna().sum())
     numbers = numbers_of(series)
     if numbers is None:
-        if values > _TOO_MANY_VALUES or (values > _MANY_VALUES and values > known / 2):
-            return f"holds text with {values} different values in {known} records, as an identifier does"
-    elif pd.api.types.is_integer_dtype(series) and known == values > _MANY_VALUES and np.ptp(numbers) == known - 1:
+        if values > _TOO_MANY_VALUES or (values > _MANY_VALUES and values > present / 2):
+            return f"holds text with {values} different values in {present} records, as an identifier does"
+    elif pd.api.types.is_integer_dtype(series) and present == values > _MANY_VALUES and np.ptp(numbers) == present - 1:
         return "holds consecutive numbers, each once, as a row number does"
     return ""
 
@@ -179,7 +181,7 @@ def _refuse_crossing(series: pd.Series, groups: IntArray, splits: npt.NDArray[np
         row = int(crossing[0])
         other = Split(int(splits[first_of_group[groups[row]]])).name.lower()
         raise InputError(
-            f"{where}: group {series.iloc[row]!r} of {series.name!r} stands in both {other} and "
+            f"{where}: group {series.iloc[row]!r} of {series.name!r} is in both {other} and "
             f"{Split(int(splits[row])).name.lower()} (record {row + 1}); a group must stay in one split"
         )
 

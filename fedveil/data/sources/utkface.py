@@ -1,4 +1,4 @@
-"""UTKFace: faces whose file names tell age, gender and race; each can be the task or is to be hidden."""
+"""UTKFace: faces whose file names state age, gender and race; each can be the task or be protected."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
+from fedveil.data.archives import choose_container, list_members, read_pictures
 from fedveil.data.attribute import Attribute
-from fedveil.data.attribute_data import AttributeData, random_part
+from fedveil.data.attribute_data import AttributeData
 from fedveil.data.locate import locate
-from fedveil.data.members import choose_place, list_members, read_pictures
 from fedveil.data.source import PublishedFile, Source
-from fedveil.data.strata import even_split
+from fedveil.data.splits import even_split, random_part
 
 _ARCHIVE = "UTKFace.tar.gz"
 _FOLDER = "UTKFace"
 _OLDEST = 116
-# What follows the labels is only nearly regular in the published names: "…657 .jpg", "…357jpg.jpg", "….jpg.chip.jpg".
+# The rest of a published name is not always regular: "…657 .jpg", "…357jpg.jpg", "….jpg.chip.jpg".
 _NAME = re.compile(r"(\d{1,3})_([01])_([0-4])_\d[^/]*\.jpg")
 
 AGES: Mapping[int, tuple[int, ...]] = {2: (30,), 3: (20, 35), 4: (21, 29, 45), 5: (19, 26, 34, 49)}
-"""The oldest age of each class but the last, by the number of classes (Table 10; its "30 > a" is a slip for 30 < a)."""
+"""The oldest age of each class but the last, by number of classes (Table 10; its "30 > a" is a misprint of 30 < a)."""
 
 RACES: Mapping[int, tuple[str, ...]] = {
     2: ("W", "BAIO"),
@@ -32,7 +32,7 @@ RACES: Mapping[int, tuple[str, ...]] = {
     4: ("W", "B", "I", "AO"),
     5: tuple("WBAIO"),
 }
-"""Each class's races, by the number of classes (Table 11)."""
+"""The races in each class, by number of classes (Table 11)."""
 
 # In the order of the codes in file names.
 _RACE_NAMES = {"W": "White", "B": "Black", "A": "Asian", "I": "Indian", "O": "other"}
@@ -41,14 +41,14 @@ _RACE_NAMES = {"W": "White", "B": "Black", "A": "Asian", "I": "Indian", "O": "ot
 class UTKFace(Source):
     """23,705 aligned faces, resized to 3 × size × size, in [−1, 1] as the paper's networks take them.
 
-    A file is named age_gender_race_date.jpg or ….jpg.chip.jpg; each of the three labels can be the task or protected.
-    Ages (0 … 116) and races come in 2, 3, 4 or 5 classes, those of Malekzadeh, Borovykh & Gündüz (2021), "Honest-but-
-    Curious Nets", Tables 10 and 11. Names that do not parse are left out and counted in `facts["left_out_unlabelled"]`:
-    three published ones lack the race.
+    A file is named age_gender_race_date.jpg or ….jpg.chip.jpg; each of the three labels can be the task or be
+    protected. Ages (0 … 116) and races are grouped into 2, 3, 4 or 5 classes, those of Malekzadeh, Borovykh & Gündüz
+    (2021), "Honest-but-Curious Nets", Tables 10 and 11. Faces whose names do not parse are left out and counted in
+    `facts["left_out_unlabelled"]`: three published names lack the race.
 
-    The split is random, 80 / 20 with a tenth of the 80 for validation, as in that paper (Section 5.1.3): 18,964 / 4,741
-    and 1,896. It is even over the five races, within them over genders and ages, and the same whatever labels
-    and classes are asked for. Nobody is identified, so that one person's faces may stand in several splits.
+    The split is random, 80/20 with a tenth of the 80 for validation, as in that paper (Section 5.1.3): 18,964/4,741
+    and 1,896. It is even over the five races and, within them, over genders and ages, and does not depend on the
+    labels and classes that are chosen. People are not identified, so one person's faces may be in several splits.
     """
 
     name = "utkface"
@@ -62,7 +62,7 @@ class UTKFace(Source):
     targets = ("age", "gender", "race")
     folder = "utkface"
     files = (
-        # The publisher's "Aligned & Cropped Faces" on Google Drive; no hash of it is stated.
+        # The publisher's "Aligned & Cropped Faces" on Google Drive; no hash of it is published.
         PublishedFile(
             _ARCHIVE,
             "https://drive.usercontent.google.com/download?id=0BxYys69jI14kYVM3aVhKS1VhRUk&export=download&confirm=t"
@@ -90,31 +90,32 @@ class UTKFace(Source):
         Args:
             target: age, gender, race or None.
             sensitive: any of the same.
-            seed: of the split and of the part.
-            validation: share of validation records; by default a tenth of what is not tested on.
+            seed: of the split and of the random part.
+            validation: share of validation records (default: a tenth of all but the test records).
             test: share of test records.
-            limit: how many records to take, at random; all by default.
+            limit: how many records to take, at random (default: all).
             size: height and width of a face.
             age_classes: 2, 3, 4 or 5.
             race_classes: 2, 3, 4 or 5.
-            centred: pixels in [−1, 1]; else in [0, 1], as other sources' pictures are.
+            centred: pixels in [−1, 1]; else in [0, 1], as in other sources.
         """
         if not 8 <= size <= 200:
             raise InputError(f"{self.name}: size must lie between 8 and 200, the pictures' width, got {size}")
         for option, classes in (("age_classes", age_classes), ("race_classes", race_classes)):
             if classes not in (2, 3, 4, 5):
                 raise InputError(f"{self.name}: {option} must be 2, 3, 4 or 5, got {classes}")
-        found = locate(self)
-        # What lies there without the archive is the faces themselves, and the folder is that of the first of them.
-        place = choose_place(found.folder, _FOLDER, [_ARCHIVE]) if _ARCHIVE in found.files else found.folder
-        listed = [name for name in list_members(place, _FOLDER, ".jpg") if "/" not in name]
-        told = [(name, codes) for name in listed if (codes := parse_name(name)) is not None]
-        if not told:
+        located = locate(self)
+        # Without the archive, the files are the faces themselves, and the folder is that of the first of them.
+        folder = located.folder
+        container = choose_container(folder, _FOLDER, [_ARCHIVE]) if _ARCHIVE in located.files else folder
+        listed = [name for name in list_members(container, _FOLDER, ".jpg") if "/" not in name]
+        labelled = [(name, codes) for name in listed if (codes := parse_name(name)) is not None]
+        if not labelled:
             raise InputError(
-                f"{place}: holds no faces named age_gender_race_date.jpg ({len(listed)} other pictures); "
+                f"{container}: holds no faces named age_gender_race_date.jpg ({len(listed)} other pictures); "
                 "complete it or fetch it again"
             )
-        part = [told[row] for row in random_part(len(told), limit, seed, self.name)]
+        part = [labelled[row] for row in random_part(len(labelled), limit, seed, self.name)]
         ages, genders, races = np.array([codes for _, codes in part], dtype=np.int64).T
         strata = (races * 2 + genders) * (_OLDEST + 1) + ages
         labels = {
@@ -123,15 +124,15 @@ class UTKFace(Source):
             "race": race_attribute(races, race_classes),
         }
         return AttributeData(
-            x=read_pictures(place, _FOLDER, [name for name, _ in part], None, (size, size), centred=centred),
+            x=read_pictures(container, _FOLDER, [name for name, _ in part], None, (size, size), centred=centred),
             attributes={name: labels[name] for name in sensitive},
             split=even_split(strata, seed=seed, validation=validation, test=test),
             y=labels[target] if target else None,
             name=self.name,
             facts={
-                "found_in": found.where,
+                "found_in": located.where,
                 "records_in_file": len(listed),
-                "left_out_unlabelled": len(listed) - len(told),
+                "left_out_unlabelled": len(listed) - len(labelled),
                 "split": "random, even over race, gender and age",
                 "pixels": "[-1, 1]" if centred else "[0, 1]",
             },
@@ -139,11 +140,11 @@ class UTKFace(Source):
 
 
 def parse_name(name: str) -> tuple[int, int, int] | None:
-    """Return the age, gender and race that a file's name tells, or None.
+    """Return the age, gender and race that a file's name states; None if it does not parse.
 
     >>> parse_name("26_1_2_20170116184024662.jpg.chip.jpg")
     (26, 1, 2)
-    >>> parse_name("61_1_20170109142408075.jpg.chip.jpg") is None  # published so, without a race
+    >>> parse_name("61_1_20170109142408075.jpg.chip.jpg") is None  # published without a race
     True
     """
     match = _NAME.fullmatch(name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedveil.federation.layout import Layout
+from fedveil.federation.weights import Layout
 from fedveil.games.optimisers import SGD, Optimiser
 
 

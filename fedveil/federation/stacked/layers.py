@@ -1,22 +1,20 @@
 """One layer of many devices at once: x is (devices, batch, …), each weight (devices, *its shape).
 
-`STACKED` maps a layer's type to the function that runs it; a network all of whose layers are found
-here takes the fast path. Padding rows (weights 0) never touch another row but through batch norm,
-which is told of them.
+`STACKED` maps a layer's type to the function that runs it; a network all of whose layers are listed there takes the
+fast path. Padding rows (weight 0) never affect another row except through batch norm, which leaves them out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fedveil.federation.counted_random import uniform
-from fedveil.federation.prepare import CountedDropout, TolerantBatchNorm1d, TolerantBatchNorm2d
-from fedveil.federation.stacked.conv import StackedConv2d, suits
-from fedveil.federation.stacked.situation import Situation
+from fedveil.federation.replaced_layers import CountedDropout, Situation, TolerantBatchNorm1d, TolerantBatchNorm2d
 
 Parts = dict[str, Tensor]
 Layer = Callable[[nn.Module, Parts, Tensor, Situation], Tensor]
@@ -33,9 +31,9 @@ def linear(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
 def convolution(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
     """Convolve by batched products, or as one grouped convolution with a group of channels per device."""
     assert isinstance(layer, nn.Conv1d | nn.Conv2d)
-    if isinstance(layer, nn.Conv2d) and suits(layer, x) and not now.second_order:
-        made: Tensor = StackedConv2d.apply(x, parts["weight"], parts.get("bias"), layer)  # type: ignore[no-untyped-call]
-        return made
+    if isinstance(layer, nn.Conv2d) and _suits(layer, x) and not now.second_order:
+        y: Tensor = StackedConv2d.apply(x, parts["weight"], parts.get("bias"), layer)  # type: ignore[no-untyped-call]
+        return y
     devices, batch = x.shape[:2]
     weight = parts["weight"].flatten(0, 1)
     bias = parts["bias"].flatten() if "bias" in parts else None
@@ -51,6 +49,76 @@ def convolution(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Te
         devices * layer.groups,
     )
     return y.view(batch, devices, -1, *y.shape[2:]).transpose(0, 1)
+
+
+class StackedConv2d(torch.autograd.Function):
+    """A convolution of many devices as batched matrix products, with a hand-written backward pass.
+
+    The library's grouped convolution has a slow backward pass when every device is a group of few channels. Here the
+    windows of all devices are laid out once (im2col), and forward pass, weight and input gradients are one batched
+    product each. x is (devices, batch, channels, height, width), weight (devices, out, in, kh, kw), bias (devices, out)
+    or None.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, layer: nn.Conv2d) -> Tensor:
+        """Lay the windows out and multiply."""
+        rows, columns = _padding(layer)
+        padded = functional.pad(x, (columns, columns, rows, rows)) if rows or columns else x
+        windows, (high, wide) = _windows(padded, layer)
+        flat = weight.flatten(2)
+        y = torch.bmm(flat, windows) if bias is None else torch.baddbmm(bias.unsqueeze(2), flat, windows)
+        ctx.save_for_backward(windows, weight)
+        ctx.layer, ctx.shape, ctx.biased = layer, padded.shape, bias is not None
+        return y.view(len(x), weight.shape[1], x.shape[1], high, wide).transpose(1, 2)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, error: Tensor) -> Any:
+        """Multiply back; windows that overlap add up in the input's gradient."""
+        windows, weight = ctx.saved_tensors
+        layer, (devices, batch, channels, height, width) = ctx.layer, ctx.shape
+        high, wide = error.shape[3:]
+        flat = error.transpose(1, 2).reshape(devices, weight.shape[1], -1)
+        for_weight = torch.bmm(flat, windows.transpose(1, 2)).view(weight.shape) if ctx.needs_input_grad[1] else None
+        for_bias = flat.sum(dim=2) if ctx.biased and ctx.needs_input_grad[2] else None
+        if not ctx.needs_input_grad[0]:
+            return None, for_weight, for_bias, None
+        spread = torch.bmm(weight.flatten(2).transpose(1, 2), flat)
+        spread = spread.view(devices, channels, *layer.kernel_size, batch, high, wide)
+        padded = error.new_zeros(devices, channels, batch, height, width)
+        (down, across), (apart_down, apart_across) = layer.stride, layer.dilation
+        for i in range(layer.kernel_size[0]):
+            for j in range(layer.kernel_size[1]):
+                top, left = i * apart_down, j * apart_across
+                bottom, right = top + down * (high - 1) + 1, left + across * (wide - 1) + 1
+                padded[..., top:bottom:down, left:right:across] += spread[:, :, i, j]
+        rows, columns = _padding(layer)
+        inner = padded[..., rows : height - rows, columns : width - columns]
+        return inner.transpose(1, 2), for_weight, for_bias, None
+
+
+def _padding(layer: nn.Conv2d) -> tuple[int, int]:
+    rows, columns = (int(size) for size in layer.padding)
+    return rows, columns
+
+
+def _windows(x: Tensor, layer: nn.Conv2d) -> tuple[Tensor, tuple[int, int]]:
+    """Return all windows as (devices, channels · kh · kw, batch · high · wide), and the output's size."""
+    (kh, kw), (down, across), (apart_down, apart_across) = layer.kernel_size, layer.stride, layer.dilation
+    high = (x.shape[3] - apart_down * (kh - 1) - 1) // down + 1
+    wide = (x.shape[4] - apart_across * (kw - 1) - 1) // across + 1
+    device, record, channel, row, column = x.stride()
+    view = x.as_strided(
+        (len(x), x.shape[2], kh, kw, x.shape[1], high, wide),
+        (device, channel, row * apart_down, column * apart_across, record, row * down, column * across),
+    )
+    return view.reshape(len(x), x.shape[2] * kh * kw, -1), (high, wide)
+
+
+def _suits(layer: nn.Conv2d, x: Tensor) -> bool:
+    """Whether a layer is a plain convolution on the CPU; elsewhere the grouped convolution is faster."""
+    return layer.groups == 1 and not isinstance(layer.padding, str) and x.device.type == "cpu"
 
 
 def batch_norm(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
@@ -116,7 +184,7 @@ def dropout(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor
 
 
 def pooling(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
-    """Pool every channel of every record alone, in the order in which the convolution before has left them: no copy."""
+    """Pool every channel of every record alone, in the memory order that the convolution before has left: no copy."""
     if x.dim() - 3 != (2 if type(layer).__name__.endswith("2d") else 1):  # no channels: torch pools records alone
         return record_by_record(layer, parts, x, now)
     if x.transpose(1, 2).is_contiguous():  # as batched products leave it: (devices, channels, batch, …)
@@ -132,13 +200,13 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def record_by_record(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
-    """Run a layer without weights that treats every record alone, on all devices' records at once."""
+    """Run a layer without weights that treats every record by itself, on all devices' records at once."""
     y = layer(x.flatten(0, 1))
     return torch.as_tensor(y.view(*x.shape[:2], *y.shape[1:]))
 
 
 def element_by_element(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
-    """Run a layer that treats every number alone."""
+    """Run a layer that treats every number by itself."""
     return torch.as_tensor(layer(x))
 
 

@@ -18,9 +18,14 @@ ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.Sigmoid)
 
 @dataclass
 class Step:
-    """How to step inside the backward pass, and how often the network was used: only once allows it.
+    """How to step inside the backward pass, which is allowed only where the network was used once.
 
-    It is due once the loss stands: a loss may take gradients of its own before, and they must not move anybody.
+    The step is due once the loss is computed: a loss may take gradients itself before, and these must not move weights.
+
+    Attributes:
+        learning_rate: the step size; None: the backward pass does not step.
+        uses: how often the network was used in this move.
+        due: whether the loss is computed.
     """
 
     learning_rate: float | None
@@ -65,7 +70,7 @@ class StackedMLP(torch.autograd.Function):
                 x = x.sigmoid_()
             kept.append(x)
         ctx.plan, ctx.step = plan, step
-        ctx.save_for_backward(*kept, *weights)  # as attributes they would hold the output, and it them, for ever
+        ctx.save_for_backward(*kept, *weights)  # as attributes they and the output would keep each other alive for ever
         return x
 
     @staticmethod

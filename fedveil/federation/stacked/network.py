@@ -8,22 +8,21 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from fedveil.federation.layout import Layout
-from fedveil.federation.prepare import CountedDropout
+from fedveil.federation.replaced_layers import CountedDropout, Situation
 from fedveil.federation.stacked.layers import STACKED
 from fedveil.federation.stacked.mlp import StackedMLP, Step, plan_of
-from fedveil.federation.stacked.situation import Situation
+from fedveil.federation.weights import Layout
 
 Path = Literal["hand-written", "stacked", "vmap", "one by one"]
 
 
 class StackedNetwork:
-    """Runs a template module with every device's own weights.
+    """Runs a template module with the weights of each device.
 
     Paths, fastest first: a stack of Linear layers and activations by hand-written passes; a Sequential of known
-    layers by batched products; any other module by vmap; and one whose layers mix records in ways of
-    their own (a batch norm inside a custom module), or that vmap cannot follow, device by device. Where some batches
-    are shorter, vmap gives way to device by device too: an unknown module might read the padding.
+    layers by batched products; any other module by vmap; and device by device a module whose layers mix records (a
+    batch norm inside a custom module) or that vmap cannot follow. Where some batches are shorter, modules on the vmap
+    path also run device by device: an unknown module might read the padding.
     """
 
     def __init__(self, template: nn.Module, *, second_order: bool = False) -> None:
@@ -55,7 +54,7 @@ class StackedNetwork:
         if self.layers is not None:
             now.second_order = self.second_order
             for prefix, layer in self.layers:
-                parts = {name: state[f"{prefix}{name}"] for name in _own(layer) if f"{prefix}{name}" in state}
+                parts = {name: state[f"{prefix}{name}"] for name in _tensor_names(layer) if f"{prefix}{name}" in state}
                 x = STACKED[type(layer)](layer, parts, x, now)
             return x
         self.template.train(now.training)
@@ -63,19 +62,19 @@ class StackedNetwork:
             run = vmap(self._call, randomness="error")
             try:
                 return torch.as_tensor(run(state, x))
-            except RuntimeError:  # vmap cannot follow this module: the fault itself, if it is one, comes again below
+            except RuntimeError:  # vmap cannot follow this module; a real fault of the module is raised again below
                 self.path = "one by one"
         return self._one_by_one(state, x, now)
 
     def _call(self, state: dict[str, Tensor], x: Tensor) -> Tensor:
-        # Ties are spelt out: functional_call's own way leaves a module damaged that stands twice in another.
+        # Tied weights are passed under each name: functional_call's own way damages a module that occurs twice.
         full = {name: state[first] for name, first in self.first_name.items()}
         return torch.as_tensor(functional_call(self.template, full, (x,), tie_weights=False))
 
     def _one_by_one(self, state: dict[str, Tensor], x: Tensor, now: Situation) -> Tensor:
         outputs = []
         for device in range(len(x)):
-            own = {name: tensor[device] for name, tensor in state.items()}
+            weights = {name: tensor[device] for name, tensor in state.items()}
             rows = x.shape[1] if now.weights is None else int(now.weights[device].sum())
             alone = Situation(
                 now.training, None, None if now.seeds is None else now.seeds[device : device + 1], now.step, now.call
@@ -83,7 +82,7 @@ class StackedNetwork:
             for part in self.template.modules():
                 if isinstance(part, CountedDropout):
                     part.now = alone
-            y = self._call(own, x[device, :rows])
+            y = self._call(weights, x[device, :rows])
             padding = y.new_zeros(x.shape[1] - rows, *y.shape[1:])
             outputs.append(torch.cat([y, padding]))
         now.call = alone.call
@@ -91,33 +90,33 @@ class StackedNetwork:
 
 
 def _sequence(module: nn.Module, layout: Layout, prefix: str = "") -> list[tuple[str, nn.Module]] | None:
-    """Return the known layers of a module in order with their names' prefixes, or None if any is not known.
+    """Return the layers of a module in order with their names' prefixes, or None if any is not in `STACKED`.
 
-    A layer without weights may stand in it twice; weights that serve twice are for vmap.
+    A layer without weights may occur in it twice; a module that uses the same weights twice takes the vmap path.
     """
     if type(module) in STACKED and _plain(module):
-        known = {entry.name for entry in layout.parameters}
-        own = [f"{prefix}{name}" for name, _ in module.named_parameters(recurse=False)]
-        return [(prefix, module)] if known.issuperset(own) else None
+        laid_out = {entry.name for entry in layout.parameters}
+        parameters = [f"{prefix}{name}" for name, _ in module.named_parameters(recurse=False)]
+        return [(prefix, module)] if laid_out.issuperset(parameters) else None
     if type(module) is not nn.Sequential:
         return None
-    found: list[tuple[str, nn.Module]] = []
-    for name, child in module._modules.items():  # named_children would leave a layer out when it comes again
+    layers: list[tuple[str, nn.Module]] = []
+    for name, child in module._modules.items():  # named_children would skip a layer that occurs again
         assert child is not None
         inner = _sequence(child, layout, f"{prefix}{name}.")
         if inner is None:
             return None
-        found += inner
-    return found
+        layers += inner
+    return layers
 
 
 def _first_names(template: nn.Module, layout: Layout) -> dict[str, str]:
-    """Return, for every name that a tensor of the layout goes by, the one under which it is laid out."""
+    """Return, for every name of a tensor of the layout, the name under which it is laid out."""
     tensors = dict(template.named_parameters()) | dict(template.named_buffers())
     laid_out = {id(tensors[entry.name]): entry.name for entry in layout.parameters + layout.buffers}
     names: dict[str, str] = {}
     for prefix, module in template.named_modules():
-        for name in _own(module):
+        for name in _tensor_names(module):
             tensor = getattr(module, name)
             if id(tensor) in laid_out:
                 names[f"{prefix}.{name}" if prefix else name] = laid_out[id(tensor)]
@@ -133,6 +132,6 @@ def _plain(layer: nn.Module) -> bool:
     return not (isinstance(layer, nn.Flatten) and layer.start_dim != 1)
 
 
-def _own(layer: nn.Module) -> list[str]:
-    owned = {**layer._parameters, **layer._buffers}
-    return [name for name, tensor in owned.items() if tensor is not None]
+def _tensor_names(layer: nn.Module) -> list[str]:
+    tensors = {**layer._parameters, **layer._buffers}
+    return [name for name, tensor in tensors.items() if tensor is not None]

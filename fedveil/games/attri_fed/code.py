@@ -14,7 +14,7 @@ from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError
 
 CODED, RAW, FAR = 0, 1, 2
-"""How a record is sent: by the tables, as places in them (for records that the tables find unlikely), or verbatim."""
+"""How a record is sent: by the tables, as cells of equal length (for unlikely records), or verbatim."""
 
 FAR_BITS = 32
 MOST_LEVELS = 4096
@@ -25,23 +25,24 @@ FARTHEST = (MOST_LEVELS - 1) // 2
 
 _MOST_AXES = 12
 _TRUST = (1.0, 4.0, 16.0, 64.0, 256.0)
-"""Records' worth of the factorised law that a joint table may start from; one is chosen by leaving records out."""
+"""How many records' worth of the factorised law a joint table may start from; chosen by leaving records out."""
 
 
 @dataclass(frozen=True, eq=False)
 class RateCode:
     """Tables of the numbers low_j … low_j + levels_j − 1 in each of d dimensions.
 
-    A table has an axis for each of the consecutive dimensions that it covers: one axis, and numbers are coded apart;
-    several, and they are coded jointly, which takes as much less as they tell about each other. A record whose numbers
-    all lie within is sent by the tables, or, where that is shorter, as bare places in them: no such record costs more
-    than `cap` bits. One with a number outside is escaped: each number takes 32 bits. Lengths obey Kraft's inequality,
-    so their mean is at least the entropy of what is sent.
+    A table has an axis for each of the consecutive dimensions that it covers. With one axis a number is coded by
+    itself; with several axes numbers are coded jointly, which saves the bits that they tell about each other. A record
+    whose numbers all lie inside the tables is sent by them, or, where that is shorter, as bare cell numbers: no such
+    record costs more than `cap` bits. A record with a number outside is escaped: each of its numbers takes 32 bits.
+    Lengths obey Kraft's inequality, so their mean is at least the entropy of what is sent.
 
     Attributes:
         low: the first number of every dimension.
         tables: probabilities of the numbers of each run of dimensions, each positive, summing to 1.
-        raw_share, far_share: probabilities kept for records that are sent as places, and verbatim.
+        raw_share, far_share: probabilities kept for records that are sent as cell numbers, and verbatim.
+        digest: identifies the code; part of every message.
     """
 
     low: IntArray
@@ -55,11 +56,11 @@ class RateCode:
         tables = tuple(np.ascontiguousarray(table, dtype=np.float64) for table in self.tables)
         if not len(tables) or low.shape != (sum(table.ndim for table in tables),):
             raise InputError("rate code: needs a first number and a table for every dimension")
-        for place, table in enumerate(tables):
+        for number, table in enumerate(tables):
             if not 1 <= table.size <= MOST_LEVELS:
-                raise InputError(f"rate code: table {place} must have 1 to {MOST_LEVELS} cells")
+                raise InputError(f"rate code: table {number} must have 1 to {MOST_LEVELS} cells")
             if not (np.isfinite(table).all() and (table > 0).all() and abs(table.sum() - 1) < 1e-6):
-                raise InputError(f"rate code: table {place}: probabilities must be positive and sum to 1")
+                raise InputError(f"rate code: table {number}: probabilities must be positive and sum to 1")
         if min(self.raw_share, self.far_share) <= 0 or self.raw_share + self.far_share >= 1:
             raise InputError("rate code: the shares of escapes must be positive and below 1 together")
         object.__setattr__(self, "low", low)
@@ -75,42 +76,42 @@ class RateCode:
         """Return the code whose tables are the smoothed frequencies of rounded training representations (n, d).
 
         Args:
-            values: whole numbers; those outside of [low, high] count for the nearest end.
+            values: whole numbers; those outside [low, high] are counted at the nearest end.
             low, high: the range of every dimension.
             smoothing: what is added to every count of a single dimension.
-            most_cells: consecutive dimensions share a table as long as it has no more cells; 1: each has its own.
+            most_cells: consecutive dimensions share a table of at most this many cells; 1: one table per dimension.
         """
         whole = _whole(values)
         if high < low or smoothing <= 0:
             raise InputError("rate code: needs low ≤ high and a smoothing above 0")
-        places = np.clip(whole, low, high) - low
-        counts = [np.bincount(column, minlength=high - low + 1) + smoothing for column in places.T]
+        levels = np.clip(whole, low, high) - low
+        counts = [np.bincount(column, minlength=high - low + 1) + smoothing for column in levels.T]
         single = [count / count.sum() for count in counts]
         axes = 1
         while axes < _MOST_AXES and (high - low + 1) ** (axes + 1) <= min(most_cells, MOST_LEVELS):
             axes += 1
         starts = range(0, whole.shape[1], axes)
-        tables = (_joint(places[:, start : start + axes], single[start : start + axes]) for start in starts)
+        tables = (_joint(levels[:, start : start + axes], single[start : start + axes]) for start in starts)
         return cls(np.full(whole.shape[1], low), tuple(tables))
 
     @classmethod
     def choose(cls, train: npt.ArrayLike, validation: npt.ArrayLike, *, low: int, high: int) -> RateCode:
-        """Return the code, with numbers apart or jointly, that takes fewest bits on validation records.
+        """Return the code, of single or joint tables, that takes the fewest bits on validation records.
 
-        It is chosen with tables of training records, and then fitted on both.
+        Codes fitted on training records are compared; the best form is then fitted on both.
         """
-        told = {cells: cls.fit(train, low=low, high=high, most_cells=cells) for cells in (1, 256, MOST_LEVELS)}
-        best = min(told, key=lambda cells: float(told[cells].bits(validation).mean()))
+        codes = {cells: cls.fit(train, low=low, high=high, most_cells=cells) for cells in (1, 256, MOST_LEVELS)}
+        best = min(codes, key=lambda cells: float(codes[cells].bits(validation).mean()))
         return cls.fit(np.vstack([train, validation]), low=low, high=high, most_cells=best)
 
     @property
     def joint(self) -> bool:
-        """Whether any numbers are coded together."""
+        """Whether any numbers are coded jointly."""
         return any(table.ndim > 1 for table in self.tables)
 
     @property
     def width(self) -> int:
-        """d."""
+        """The number of dimensions, d."""
         return len(self.low)
 
     @property
@@ -121,24 +122,24 @@ class RateCode:
 
     @property
     def raw_bits(self) -> float:
-        """What a record sent as bare places takes, its flag left out."""
+        """The bits of a record sent as bare cell numbers, without its flag."""
         return float(sum(math.log2(table.size) for table in self.tables))
 
     @property
     def cap(self) -> float:
-        """The most bits that a record within the tables costs."""
+        """The most bits that a record inside the tables can cost."""
         return self.raw_bits - math.log2(self.raw_share)
 
     def within(self, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Whether all of a record's numbers have a place in the tables."""
-        places = _whole(values) - self.low
-        levels = np.array([many for table in self.tables for many in table.shape])
-        return np.asarray(((places >= 0) & (places < levels)).all(axis=1))
+        """Whether all of a record's numbers lie inside the tables."""
+        levels = _whole(values) - self.low
+        sizes = np.array([size for table in self.tables for size in table.shape])
+        return np.asarray(((levels >= 0) & (levels < sizes)).all(axis=1))
 
     def cells(self, values: npt.ArrayLike) -> tuple[IntArray, ...]:
-        """Return every record's cell of each table; numbers outside count for the nearest end."""
-        places = _whole(values) - self.low
-        return tuple(_cells(places[:, run], table.shape) for run, table in zip(self.runs, self.tables, strict=True))
+        """Return every record's cell of each table; numbers outside are put at the nearest end."""
+        levels = _whole(values) - self.low
+        return tuple(_cells(levels[:, run], table.shape) for run, table in zip(self.runs, self.tables, strict=True))
 
     def ways_and_bits(self, values: npt.ArrayLike) -> tuple[IntArray, FloatArray]:
         """Return how each record is sent, and its length in bits: −log₂ of the probability that the code gives it."""
@@ -158,28 +159,29 @@ class RateCode:
         return self.ways_and_bits(values)[1]
 
 
-def _cells(places: IntArray, shape: tuple[int, ...]) -> IntArray:
-    inside = tuple(np.clip(column, 0, many - 1) for column, many in zip(places.T, shape, strict=True))
+def _cells(levels: IntArray, shape: tuple[int, ...]) -> IntArray:
+    inside = tuple(np.clip(column, 0, size - 1) for column, size in zip(levels.T, shape, strict=True))
     return np.asarray(np.ravel_multi_index(inside, shape), dtype=np.int64)
 
 
-def _joint(places: IntArray, single: Sequence[FloatArray]) -> FloatArray:
+def _joint(levels: IntArray, single: Sequence[FloatArray]) -> FloatArray:
     """Return (n(c) + a·Π_j q_j(c_j)) / (n + a) of the cells c: frequencies that fall back on the factorised law q.
 
-    a is the one under which each record is likeliest by the table of the others.
+    a maximises the records' likelihood when each is predicted from the table of the others.
     """
     if len(single) == 1:
         return single[0]
     factorised = single[0]
-    for one in single[1:]:
-        factorised = factorised[..., None] * one
-    counts = np.bincount(_cells(places, factorised.shape), minlength=factorised.size).reshape(factorised.shape)
-    met, total = counts > 0, len(places)
+    for table in single[1:]:
+        factorised = factorised[..., None] * table
+    counts = np.bincount(_cells(levels, factorised.shape), minlength=factorised.size).reshape(factorised.shape)
+    filled, total = counts > 0, len(levels)
 
-    def without_itself(trust: float) -> float:
-        return float((counts[met] * np.log((counts[met] - 1 + trust * factorised[met]) / (total - 1 + trust))).sum())
+    def log_likelihood_left_out(trust: float) -> float:
+        others = counts[filled] - 1 + trust * factorised[filled]
+        return float((counts[filled] * np.log(others / (total - 1 + trust))).sum())
 
-    trust = max(_TRUST, key=without_itself)
+    trust = max(_TRUST, key=log_likelihood_left_out)
     return np.asarray((counts + trust * factorised) / (total + trust))
 
 

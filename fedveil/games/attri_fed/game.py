@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from fedveil.certificates.certificate import Certificate
 from fedveil.core.errors import InputError, nearest
-from fedveil.games.attri_fed import networks
+from fedveil.core.models import drawn_by_torch
+from fedveil.data.attribute_data import AttributeData, Split
+from fedveil.games.attri_fed.certifying import rate_certificates
 from fedveil.games.attri_fed.code import FARTHEST
-from fedveil.games.attri_fed.prior import all_cells
-from fedveil.games.fedavg import task_classes
-from fedveil.games.game import DataShape, Game, Move, Player, Stage
+from fedveil.games.attri_fed.prior import FactorisedPrior, JointPrior, all_cells
+from fedveil.games.game import DataShape, Game, Move, Player, ReleasedRecords, Stage, task_classes
 from fedveil.games.losses import counting, cross_entropy, mean_over, one_hot
 from fedveil.games.optimisers import Adam, Optimiser
 from fedveil.games.play import Play
@@ -23,40 +26,55 @@ from fedveil.games.play import Play
 
 @dataclass(frozen=True)
 class AttriFed(Game):
-    """min over encoder, head, helper and rate of CE(v|ŷ) + (λ+β)·R(ŷ) + β·CE(v|ŷ,u) − γ·CE(u|ŷ); the privatiser
-    descends CE(u|ŷ).
+    """Learn short codes that serve a task and forget an attribute.
 
-    Symbols: v the task, u the private attribute, ŷ the encoder's output, d numbers with uniform noise in training and
-    rounded at release; R(ŷ) = −log₂ q(ŷ)·ln 2 under a learned factorised prior. The helper reads ŷ and u. Three stages:
-    1 initialisation (encoder and head on the task, then privatiser, helper and prior on the still encoder), 2
-    privatisation (on every batch an encoder step, then `privatiser_steps` of the privatiser; all extra terms grow by
-    `growth` until they count in full), 3 federated training of the head on rounded representations.
+    min over encoder, head, helper and rate of CE(v|ŷ) + (λ+β)·R(ŷ) + β·CE(v|ŷ,u) − γ·CE(u|ŷ); the privatiser descends
+    CE(u|ŷ).
 
-    Variants: "none" (task alone, ŷ sent as floats), "eco" (encouragement: γ = 0), "eeo" (both bounds), and ours,
-    "bound": no privatiser, β·(R + CE(v|ŷ,u)) in full bits, the rate certificate itself (fedveil.certificates.rate).
-    As printed, equations 13 to 20 maximise the rate and leave the helper's weights out: slips.
+    Symbols: v is the task, u the private attribute, ŷ the encoder's output: d numbers, with uniform noise in training
+    and rounded at release. R(ŷ) = −log₂ q(ŷ)·ln 2 under a learned prior q. The helper reads ŷ and u. Training has
+    three stages: 1. initialisation (encoder and head on the task; then privatiser, helper and prior, while the encoder
+    stands still); 2. privatisation (on every batch one step of the encoder, then `privatiser_steps` of the privatiser;
+    the weight of all extra terms grows by `growth` until they count in full); 3. federated training of the head on
+    rounded representations, and of the prior by which they are rounded, where `rounding` is above 0.
+
+    Variants: "none" (the task alone; ŷ is sent as floats), "eco" (encouragement: γ = 0), "eeo" (both bounds), and our
+    own "bound": no privatiser, β·(R + CE(v|ŷ,u)) in full bits, which is the rate certificate itself
+    (fedveil.certificates.rate). As printed, equations 13 to 20 maximise the rate and leave out the helper's weights;
+    both are slips.
 
     Guarantee: none by training. What holds against every attacker is the rate certificate, measured on held-out
-    records; Corollary 1 of the paper holds for every mechanism, unprotected ones included, and guarantees nothing.
+    records (`certificates_on`). Corollary 1 of the paper holds for every mechanism, unprotected ones included, and
+    guarantees nothing.
 
     Attributes:
-        attribute: u: one attribute or several, which have a privatiser each.
-        variant: "none", "eco", "eeo" or "bound".
-        lam, beta, gamma: λ, β and γ.
-        width: d, the numbers that are sent.
+        attribute: the private attribute u, or several with a privatiser each.
+        variant: which terms are trained: "none", "eco", "eeo" or "bound".
+        lam: the weight λ of the rate alone.
+        beta: the weight β of the rate and of the helper's loss.
+        gamma: the weight γ of the privatiser's loss.
+        width: how many numbers are sent, d.
         reach: every number is squashed into (−reach, reach) by a tanh before it is rounded: 2·reach + 1 levels.
-        encoders: "own" (one per device, as in the paper), "shared-start" (stage 1 is federated), "shared" (one for
-            all).
-        networks: "paper" (1024-1024) or "light" (256-128).
-        prior: q in training, "factorised" (as in the paper) or "joint", for few numbers of few levels.
-        rounding: weight μ of the rate: sent are the whole numbers c with the least ‖ŷ − c‖² + μ·bits(c), by the prior
-            that stage 3 fits to them (Chou et al. 1989); 0: the nearest.
-        rate_per_input: divide the bits by the number of inputs, as the authors did; never with "bound".
-        start, growth, steps: the extra terms' weights are start·growth^k, at most 1, over so many steps.
-        initial_rounds, private_rounds, federated_rounds: of the three stages.
+        encoders: "own" (one per device, as in the paper), "shared-start" (one per device, after a federated stage 1)
+            or "shared" (one for all devices).
+        networks: sizes of the encoder's hidden layers, "paper" (1024-1024) or "light" (256-128).
+        prior: the form of q in training, "factorised" (as in the paper) or "joint", for few numbers of few levels.
+        rounding: the weight μ of the rate in rounding: the whole numbers c with the least ‖ŷ − c‖² + μ·bits(c) are
+            sent (Chou et al. 1989); with 0, the nearest ones.
+        rate_per_input: whether to divide the bits by the number of inputs, as the authors did; "bound" never does.
+        start: the weight of the extra terms in the first step of stage 2.
+        growth: the factor by which that weight grows from step to step, up to 1.
+        steps: into how many steps stage 2 is divided; in the last one the extra terms count in full.
+        privatiser_steps: steps of the privatiser on every batch of stage 2.
+        initial_rounds: rounds of stage 1, and again of its second half, in which the encoder stands still.
+        private_rounds: rounds of stage 2.
+        federated_rounds: rounds of stage 3.
+        optimiser: how every player descends its loss.
+        local_epochs: passes that a device makes over its records in a round.
+        batch_size: records in a step.
     """
 
-    attribute: str | tuple[str, ...] = "colour"
+    attribute: str | tuple[str, ...]
     variant: Literal["none", "eco", "eeo", "bound"] = "eeo"
     lam: float = 1.5
     beta: float = 1.5
@@ -81,15 +99,14 @@ class AttriFed(Game):
     name = "attri-fed"
 
     def __post_init__(self) -> None:
-        for setting, known in (
+        for setting, choices in (
             ("variant", ("none", "eco", "eeo", "bound")),
             ("encoders", ("own", "shared-start", "shared")),
             ("networks", ("paper", "light")),
             ("prior", ("factorised", "joint")),
         ):
-            if getattr(self, setting) not in known:
-                choices = ", ".join(known)
-                raise InputError(f"attri-fed: {setting} {getattr(self, setting)!r} is not known: choose {choices}")
+            if (value := getattr(self, setting)) not in choices:
+                raise InputError(f"attri-fed: {setting} {value!r} is not known: choose {', '.join(choices)}")
         for symbol in ("lam", "beta", "gamma", "rounding"):
             weight = getattr(self, symbol)
             if not (weight >= 0 and math.isfinite(weight)):
@@ -129,22 +146,20 @@ class AttriFed(Game):
         return self.variant != "none"
 
     def players(self, shape: DataShape) -> Mapping[str, Player]:
-        """Encoder and head; helper and rate unless nothing is asked of them; a privatiser per attribute."""
+        """Return encoder, head, rate and helper, and a privatiser per attribute."""
         for name in self.names:
             if name not in shape.attributes:
                 raise InputError(f"attri-fed: no attribute {name!r}: {nearest(name, shape.attributes)}")
         classes = task_classes(shape)
         values = {name: shape.attributes[name] for name in self.names}
-        made = networks.attri_fed_networks(
-            self.networks, shape.features, self.width, self.reach if self._joint else None
-        )
-        seated = {"encoder": made.encoder, "head": made.head(classes), "rate": made.rate}
-        seated["helper"] = made.helper(sum(values.values()), classes)
-        seated |= {_privatiser(name): made.privatiser(many) for name, many in values.items()}
-        return {name: Player(build, self.optimiser) for name, build in seated.items()}
+        networks = attri_fed_networks(self.networks, shape.features, self.width, self.reach if self._joint else None)
+        builders = {"encoder": networks.encoder, "head": networks.head(classes), "rate": networks.rate}
+        builders["helper"] = networks.helper(sum(values.values()), classes)
+        builders |= {_privatiser(name): networks.privatiser(many) for name, many in values.items()}
+        return {name: Player(build, self.optimiser) for name, build in builders.items()}
 
     def stages(self, shape: DataShape) -> tuple[Stage, ...]:
-        """Initialisation, privatisation at growing weights, federated training of the head."""
+        """Return initialisation, privatisation at growing weights, and federated training of the head."""
         counts = {name: shape.attributes.get(name, 0) for name in self.names}
         inputs = math.prod(shape.features)
         first, second, third = self.initial_rounds, self.private_rounds, self.federated_rounds
@@ -166,10 +181,14 @@ class AttriFed(Game):
         if self.compresses:
             watchers = (Move(("helper", "rate"), lambda play: self._describe(play, counts), name="helper and rate"),)
             fighters = (Move(tuple(map(_privatiser, self.names)), self._read, name="privatiser"),)
-            more = watchers + (fighters if self._enforces else ())
             stages.append(
                 Stage(
-                    more, shared=middle & {"rate", "helper"}, reads=everything, name="opponents", rounds=first, **common
+                    watchers + (fighters if self._enforces else ()),
+                    shared=middle & {"rate", "helper"},
+                    reads=everything,
+                    name="opponents",
+                    rounds=first,
+                    **common,
                 )
             )
             for step, rounds in enumerate(_shares(second, self.steps)):
@@ -201,7 +220,7 @@ class AttriFed(Game):
         return tuple(stages)
 
     def _noisy(self, play: Play) -> Tensor:
-        """ŷ in training: uniform noise in place of rounding."""
+        """Return ŷ in training, with uniform noise in place of rounding."""
         if not self.compresses:
             return play("encoder", play.x)
         return self._squashed(play("encoder", play.x)) + play.uniform(self.width) - 0.5
@@ -229,8 +248,8 @@ class AttriFed(Game):
         return mean_over(cross_entropy(play(_privatiser(name), seen), codes), known, play.weights)
 
     def _helped(self, play: Play, counts: Mapping[str, int], seen: Tensor) -> Tensor:
-        told = [one_hot(play.u(name), many, seen) for name, many in counts.items()]
-        return cross_entropy(play("helper", torch.cat([seen, *told], dim=-1)), play.y)
+        attributes = [one_hot(play.u(name), many, seen) for name, many in counts.items()]
+        return cross_entropy(play("helper", torch.cat([seen, *attributes], dim=-1)), play.y)
 
     def _describe(self, play: Play, counts: Mapping[str, int]) -> Tensor:
         seen = self._noisy(play).detach()
@@ -250,7 +269,7 @@ class AttriFed(Game):
         return cross_entropy(play("head", seen), play.y) + weight * extra
 
     def represent(self, play: Play) -> Tensor:
-        """ŷ as it is sent: squashed and rounded, where anything is compressed."""
+        """Return ŷ as it is sent: squashed and rounded, where anything is compressed."""
         encoded = play("encoder", play.x)
         if not self.compresses:
             return encoded
@@ -264,14 +283,28 @@ class AttriFed(Game):
         return cells[(away + self.rounding * bits.unsqueeze(-2)).argmin(dim=-1)]
 
     def outputs(self, play: Play) -> Tensor:
-        """The task's logits, from what is sent."""
+        """Return the task's logits, computed from what is sent."""
         return play("head", self.represent(play))
 
     def adversary(self, play: Play, attribute: str) -> Tensor:
-        """The logits of the privatiser, which the encoder was trained to fool."""
+        """Return the logits of the privatiser, which the encoder was trained to fool."""
         if attribute not in self.names or not self._enforces:
             return super().adversary(play, attribute)
         return play(_privatiser(attribute), self.represent(play))
+
+    def certificates_on(
+        self, data: AttributeData, released: Callable[[], ReleasedRecords], attribute: str, seed: int
+    ) -> tuple[Certificate, ...]:
+        """Return the rate certificates; none where nothing is coded, or where some person's u or v is missing.
+
+        People without a label cannot be left out: those who remain would not be a random sample.
+        """
+        if not self.compresses or data.y is None:
+            return ()
+        labels = [column.take(data.rows(split)) for column in (data.y, data.attribute(attribute)) for split in Split]
+        if not all(column.known.all() for column in labels):
+            return ()
+        return rate_certificates(data, released(), attribute, self.reach, seed)
 
 
 def _privatiser(attribute: str) -> str:
@@ -279,10 +312,56 @@ def _privatiser(attribute: str) -> str:
 
 
 def _shares(rounds: int, steps: int) -> list[int]:
-    """Deal rounds to steps, as evenly as can be, later ones first; steps without any are left out.
+    """Deal rounds to steps as evenly as possible, later steps first; steps without a round are left out.
 
     >>> _shares(7, 3), _shares(2, 5)
     ([2, 2, 3], [1, 1])
     """
     steps = min(rounds, steps)
     return [(rounds + step) // steps for step in range(steps)]
+
+
+Build = Callable[[torch.Generator], nn.Module]
+
+READING = {"paper": (1024, 32), "light": (128, 32)}
+"""Hidden layers of privatiser and helper; a server's attackers should be no smaller."""
+
+
+@dataclass(frozen=True)
+class AttriFedNetworks:
+    """Builders of all players' networks: layer norm after each ReLU; the paper's sizes, or lighter ones."""
+
+    encoder: Build
+    rate: Build
+    head: Callable[[int], Build]
+    privatiser: Callable[[int], Build]
+    helper: Callable[[int, int], Build]
+
+
+def attri_fed_networks(
+    name: Literal["paper", "light"], features: Sequence[int], width: int, joint_reach: int | None = None
+) -> AttriFedNetworks:
+    """Return the builders for x of a shape and ŷ of a width; with `joint_reach` the prior is joint, over that reach.
+
+    >>> networks = attri_fed_networks("paper", (3, 28, 28), 50)
+    >>> [tuple(p.shape) for p in networks.encoder(torch.Generator()).parameters() if p.dim() > 1]
+    [(1024, 2352), (1024, 1024), (50, 1024)]
+    """
+    inner, reading = (1024, 1024) if name == "paper" else (256, 128), READING[name]
+    return AttriFedNetworks(
+        encoder=_normed([math.prod(features), *inner, width], flatten=len(features) > 1),
+        rate=lambda generator: FactorisedPrior(width) if joint_reach is None else JointPrior(width, joint_reach),
+        head=lambda classes: _normed([width, 32, classes]),
+        privatiser=lambda values: _normed([width, *reading, values]),
+        helper=lambda attribute_values, classes: _normed([width + attribute_values, *reading, classes]),
+    )
+
+
+def _normed(sizes: Sequence[int], *, flatten: bool = False) -> Build:
+    def build() -> nn.Sequential:
+        stack: list[nn.Module] = [nn.Flatten()] if flatten else []
+        for fan_in, fan_out in pairwise(sizes[:-1]):
+            stack += [nn.Linear(fan_in, fan_out), nn.ReLU(), nn.LayerNorm(fan_out)]
+        return nn.Sequential(*stack, nn.Linear(sizes[-2], sizes[-1]))
+
+    return lambda generator: drawn_by_torch(build, generator)

@@ -1,7 +1,7 @@
 """Messages: rounded representations as bytes, by range coding (constriction), and back exactly.
 
-A header of 22 bytes (format, the code's digest, records and dimensions, a checksum of all) stands before the payload.
-A message that another code made, or that was cut or altered, is refused.
+A header of 22 bytes (format, the code's digest, records and dimensions, a checksum of all) precedes the payload. A
+message that was made with another code, cut short or altered is refused.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _HEADER = struct.Struct("<4s8sIHI")
 HEADER_BYTES = _HEADER.size
 _HALF = 2**16
 MOST_RECORDS = 2**20
-"""Of one message: a count that a forged header names must not take all memory."""
+"""The most records in one message, so that a forged count cannot exhaust memory."""
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A message and what it took.
+    """A message and its cost.
 
     Attributes:
         data: header and payload.
-        escaped: records with a number outside of the tables, sent verbatim.
-        estimated_bits: what the code's probabilities promise for the payload.
+        escaped: how many records have a number outside the tables and are sent verbatim.
+        estimated_bits: the payload's length by the code's probabilities.
     """
 
     data: bytes
@@ -56,7 +56,7 @@ def pack(values: npt.ArrayLike, code: RateCode) -> Packed:
     queue = coder.queue.RangeEncoder()
     queue.encode(ways.astype(np.int32), _flags(coder, code))
     for cells, table in zip(code.cells(whole), code.tables, strict=True):
-        if table.size > 1:  # a table of one cell takes nothing
+        if table.size > 1:  # a table of one cell needs no bits
             queue.encode(cells[ways == CODED].astype(np.int32), _table(coder, table))
             queue.encode(cells[ways == RAW].astype(np.int32), coder.model.Uniform(table.size))
     far = (whole[ways == FAR].reshape(-1) + 2**31).astype(np.int64)
@@ -69,7 +69,7 @@ def pack(values: npt.ArrayLike, code: RateCode) -> Packed:
 
 
 def unpack(data: bytes, code: RateCode) -> IntArray:
-    """Decode a message; what another code made, or what is not whole, is refused."""
+    """Decode a message; refuse one that was made with another code, cut short or altered."""
     if len(data) < HEADER_BYTES:
         raise InputError(f"message: {len(data)} bytes are less than its header of {HEADER_BYTES}; ask for it again")
     magic, digest, count, width, check = _HEADER.unpack_from(data)
@@ -83,7 +83,7 @@ def unpack(data: bytes, code: RateCode) -> IntArray:
     try:
         if count <= MOST_RECORDS:
             return _decoded(payload, count, code)
-    except AssertionError:  # how constriction tells that no encoder made these bytes
+    except AssertionError:  # how constriction reports bytes that no encoder produced
         pass
     raise InputError("message: forged, its checksum fits and its payload does not; do not trust its sender")
 
@@ -107,7 +107,7 @@ def _decoded(payload: bytes, count: int, code: RateCode) -> IntArray:
 
 
 def verbatim_bytes(count: int, width: int, bits: int = FAR_BITS) -> int:
-    """Return what the same records take as plain floats, 32 or 16 bits a number."""
+    """Return the bytes of the same records as plain floats of 32 or 16 bits each."""
     return count * width * bits // 8
 
 
@@ -129,5 +129,5 @@ def _table(coder: Any, table: Any) -> Any:
 
 
 def _trimmed(words: Any) -> bytes:
-    """Return the words as bytes without the zeros at the end, which the decoder puts back."""
+    """Return the words as bytes without trailing zeros, which the decoder restores."""
     return np.asarray(words, dtype="<u4").tobytes().rstrip(b"\0")

@@ -11,10 +11,10 @@ from torch.nn import functional
 from fedveil.core.errors import InputError
 
 _LEAST = 1e-9
-"""No number is thought less likely than this, so that the loss stays finite (30 bits)."""
+"""The least probability of a number, so that the loss stays finite (30 bits)."""
 
 MOST_CELLS = 4096
-"""That a joint prior, or rounding by rate, goes through."""
+"""The most cells that a joint prior, or rounding by rate, enumerates."""
 
 
 class FactorisedPrior(nn.Module):
@@ -22,7 +22,7 @@ class FactorisedPrior(nn.Module):
 
     In training ŷ carries uniform noise in [−½, ½), and −log₂ q(ŷ) is the rate of its rounding up to the noise (Ballé,
     Laparra and Simoncelli 2017); at release ŷ is rounded, and q gives each whole number its probability. A mixture
-    takes the place of Ballé et al.'s monotone network: as flexible in one dimension, and its tails are known.
+    replaces Ballé et al.'s monotone network: it is as flexible in one dimension, and its tails are known.
     """
 
     def __init__(self, width: int, components: int = 3) -> None:
@@ -33,17 +33,17 @@ class FactorisedPrior(nn.Module):
         self.weights = nn.Parameter(torch.zeros(width, components))
 
     def probabilities(self, values: Tensor) -> Tensor:
-        """Return q_j of every number, the mass of the unit interval around it."""
+        """Return q_j of every number: the mass of the unit interval around it."""
         scales = self.log_scales.clamp(-4.0, 6.0).exp()
-        away = values.unsqueeze(-1) - self.centres
-        # Of two tails the smaller one is exact in single precision: mirror what lies above the centre.
-        sign = torch.where(away > 0, -1.0, 1.0).to(values.dtype)
-        upper, lower = ((sign * away + half) / scales for half in (0.5, -0.5))
+        distances = values.unsqueeze(-1) - self.centres
+        # Only the smaller of the two tails is exact in single precision: mirror what lies above the centre.
+        sign = torch.where(distances > 0, -1.0, 1.0).to(values.dtype)
+        upper, lower = ((sign * distances + half) / scales for half in (0.5, -0.5))
         mass = (torch.sigmoid(upper) - torch.sigmoid(lower)).clamp_min(0)
         return (mass * functional.softmax(self.weights, dim=-1)).sum(dim=-1)
 
     def forward(self, values: Tensor) -> Tensor:
-        """Return every number's bits, shaped as the numbers are."""
+        """Return the bits of every number, in the shape of the numbers."""
         return -torch.log2(self.probabilities(values).clamp_min(_LEAST))
 
 
@@ -59,15 +59,15 @@ def all_cells(width: int, reach: int) -> Tensor:
             f"{width} numbers of {levels} levels make more than {MOST_CELLS} cells; send fewer, or leave out a joint "
             "prior and rounding by rate"
         )
-    place = torch.arange(levels**width).unsqueeze(-1)
-    return (place // levels ** torch.arange(width) % levels - reach).float()
+    index = torch.arange(levels**width).unsqueeze(-1)
+    return (index // levels ** torch.arange(width) % levels - reach).float()
 
 
 class JointPrior(nn.Module):
     """q(ŷ), one probability for each of the (2·reach + 1)^d cells: numbers that tell about each other cost less.
 
-    Between cells the bits are interpolated, linearly in every dimension: for a whole number plus uniform noise this is
-    what rounding costs on average, and it has a slope, which leads to the likelier of two cells.
+    Between cells the bits are interpolated linearly in every dimension. For a whole number plus uniform noise this is
+    the mean cost of rounding, and its slope leads to the likelier of two cells.
     """
 
     def __init__(self, width: int, reach: int) -> None:
@@ -76,12 +76,12 @@ class JointPrior(nn.Module):
         self.scores = nn.Parameter(torch.zeros(len(all_cells(width, reach))))
 
     def forward(self, values: Tensor) -> Tensor:
-        """Return every record's bits, as one column."""
-        # Logits ten times as fast as other weights: they are few, and must follow the encoder.
+        """Return the bits of every record, as one column."""
+        # The logits learn ten times as fast as other weights: they are few, and must follow the encoder.
         bits = -functional.log_softmax(10.0 * self.scores, dim=0) / math.log(2)
-        places = values.clamp(-self.reach, self.reach) + self.reach
-        first = places.detach().floor().clamp_max(2 * self.reach - 1)
-        share = (places - first).unsqueeze(-2)
+        levels = values.clamp(-self.reach, self.reach) + self.reach
+        first = levels.detach().floor().clamp_max(2 * self.reach - 1)
+        share = (levels - first).unsqueeze(-2)
         dimensions = torch.arange(self.width, device=values.device)
         corners = torch.arange(2**self.width, device=values.device).unsqueeze(-1) // 2**dimensions % 2
         weights = torch.where(corners == 1, share, 1 - share).prod(dim=-1)

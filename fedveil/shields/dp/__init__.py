@@ -12,4 +12,4 @@ if TYPE_CHECKING:
     from fedveil.shields.dp.laplace import DPLaplace as DPLaplace
     from fedveil.shields.dp.noise import NoiseShield as NoiseShield
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

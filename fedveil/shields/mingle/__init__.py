@@ -13,15 +13,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedveil.core.lazy import lazy
-from fedveil.shields.mingle.plan import Plan as Plan
-from fedveil.shields.mingle.plan import best_guess as best_guess
-from fedveil.shields.mingle.plan import plan as plan
 
 if TYPE_CHECKING:
+    from fedveil.shields.mingle.plan import Plan as Plan
+    from fedveil.shields.mingle.plan import best_guess as best_guess
+    from fedveil.shields.mingle.plan import plan as plan
     from fedveil.shields.mingle.prototypes import Prototypes as Prototypes
     from fedveil.shields.mingle.prototypes import fit_prototypes as fit_prototypes
     from fedveil.shields.mingle.shield import Mingle as Mingle
     from fedveil.shields.mingle.table import Step as Step
     from fedveil.shields.mingle.table import fit_step as fit_step
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -29,4 +29,4 @@ if TYPE_CHECKING:
     from fedveil.shields.recup.shield import RecUP as RecUP
     from fedveil.shields.recup.zoo import Zoo as Zoo
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -16,7 +16,8 @@ from fedveil.core.learning import Recipe, descend
 from fedveil.core.measures import counting_units, smoothed_interval
 from fedveil.core.models import mlp
 from fedveil.core.randomness import child_seed, torch_generator
-from fedveil.data.attribute_data import Split, random_split
+from fedveil.data.attribute_data import Split
+from fedveil.data.splits import random_split
 from fedveil.shields.recup.members import frozen, hidden_sizes, spread_widths
 from fedveil.shields.recup.seen import seen_rounds
 from fedveil.shields.recup.zoo import Zoo

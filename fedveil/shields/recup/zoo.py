@@ -25,8 +25,7 @@ from torch import Tensor, nn
 
 from fedveil import __version__
 from fedveil.core.errors import InputError
-from fedveil.core.files import write_atomically
-from fedveil.core.plain import plain
+from fedveil.core.files import plain, write_atomically
 from fedveil.shields.recup.members import check_member, member_of, quantised_member, tensors_of
 from fedveil.shields.recup.seen import SeenRound, sketched
 from fedveil.updates.features import FEATURES

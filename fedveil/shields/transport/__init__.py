@@ -26,7 +26,15 @@ from fedveil.core.lazy import lazy
 if TYPE_CHECKING:
     from fedveil.shields.transport.chart import Chart as Chart
     from fedveil.shields.transport.chart import fit_chart as fit_chart
+    from fedveil.shields.transport.columns import learn_columns as learn_columns
+    from fedveil.shields.transport.federated import People as People
+    from fedveil.shields.transport.federated import Plan as Plan
+    from fedveil.shields.transport.federated import learn_table as learn_table
+    from fedveil.shields.transport.images import learn_images as learn_images
+    from fedveil.shields.transport.poll import Poll as Poll
+    from fedveil.shields.transport.poll import Question as Question
+    from fedveil.shields.transport.poll import budget as budget
     from fedveil.shields.transport.settings import MapSettings as MapSettings
     from fedveil.shields.transport.shield import Transport as Transport
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

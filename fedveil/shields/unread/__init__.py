@@ -26,4 +26,4 @@ if TYPE_CHECKING:
     from fedveil.shields.unread.shield import Unread as Unread
     from fedveil.shields.unread.sides import Sides as Sides
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

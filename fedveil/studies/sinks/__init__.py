@@ -1,4 +1,4 @@
-"""Sinks: a study's figures for TensorBoard or MLflow as well, written into its directory; nothing leaves the machine.
+"""Sinks: a study's figures in the form of TensorBoard or MLflow, in its directory; nothing leaves the machine.
 
 The libraries are loaded when a sink is written, not before.
 """
@@ -20,7 +20,7 @@ SINKS = ("tensorboard", "mlflow")
 
 
 def check_sinks(names: Sequence[str]) -> None:
-    """Refuse a sink that is not known, or whose package is missing: before hours are spent."""
+    """Refuse a sink that does not exist, or whose package is missing, before hours are spent."""
     for name in names:
         if name not in SINKS:
             raise InputError(f"--sink {name!r} is not known: {nearest(name, SINKS)}")
@@ -29,9 +29,9 @@ def check_sinks(names: Sequence[str]) -> None:
 
 
 def write_sinks(names: Sequence[str], results: StudyResults) -> None:
-    """Write a study's finished cells to each sink; written again, they replace what was there.
+    """Write a study's finished cells to each sink, in place of what was written before.
 
-    Where one fails the study's own results are written already, and the error says where.
+    Where a sink fails, the study's own results are written already, and the error says where.
     """
     check_sinks(names)
     for name in dict.fromkeys(names):

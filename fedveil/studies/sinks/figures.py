@@ -1,57 +1,52 @@
-"""What every sink is told about a cell, by plain names: settings, figures by round, figures at the end."""
+"""What every sink writes about a cell, by plain names: settings, figures by round, figures at the end."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 
+from fedveil.core.figures import Estimate
 from fedveil.studies.results import CellResult
-
-UTILITY = ("accuracy", "balanced_accuracy")
-LEAKAGE = ("balanced_accuracy", "accuracy", "auc", "advantage", "mutual_information_bits")
+from fedveil.studies.rows import MEASURES
 
 
-def settings(cell: CellResult) -> dict[str, Any]:
-    """Return what a cell was made of: method, strength and seed, then every setting by its dotted path."""
-    study = cell.config.get("study") or {}
-    found = {"method": cell.method, "strength": cell.strength, "seed": cell.seed}
+def settings(cell: CellResult) -> dict[str, object]:
+    """Return a cell's method, strength and seed, then every setting by its dotted path."""
+    values: dict[str, object] = {"method": cell.method, "strength": cell.strength, "seed": cell.seed}
     for part in ("method", "shared"):
-        found.update(_flat(study.get(part) or {}, f"{part}."))
-    return {name: value for name, value in found.items() if value is not None}
+        values.update(_flat(cell.config.settings.get(part, {}), f"{part}."))
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def by_round(cell: CellResult) -> Iterator[tuple[str, float, int]]:
     """Yield (name, value, step): losses by move, the validation loss, bytes sent; steps count all rounds from 1."""
-    several = len({record.get("stage") for record in cell.metrics}) > 1
+    several = len({record.stage for record in cell.metrics}) > 1
     for step, record in enumerate(cell.metrics, start=1):
-        prefix = f"{_step(record['stage'])}/" if several else ""
-        told = {f"loss/{prefix}{_step(move)}": value for move, value in (record.get("losses") or {}).items()}
-        told[f"validation/{prefix}loss"] = record.get("validation")
-        told["bytes_up"] = record.get("bytes_up")
-        yield from ((name, float(value), step) for name, value in told.items() if _finite(value))
+        prefix = f"{_step(record.stage)}/" if several else ""
+        values = {f"loss/{prefix}{_step(move)}": loss for move, loss in record.losses.items()}
+        if record.validation is not None:
+            values[f"validation/{prefix}loss"] = record.validation
+        values["bytes_up"] = float(record.bytes_up)
+        yield from ((name, value, step) for name, value in values.items() if math.isfinite(value))
 
 
 def at_the_end(cell: CellResult) -> dict[str, float]:
-    """Return the final figures: utility by task, leakage by attribute, each with its interval's ends."""
-    found: dict[str, Any] = {}
-    for task, served in cell.result["utility"].items():
-        for name in UTILITY:
-            found.update(_spread(f"utility/{_step(task)}/{name}", served.get(name)))
-        found[f"utility/{_step(task)}/validation_accuracy"] = served.get("validation_accuracy")
-    attackers = {
-        "leakage": {name: judged["worst"] for name, judged in cell.result["leakage"].items()},
-        "cotrained": cell.result.get("cotrained") or {},
-    }
-    for kind, by_attribute in attackers.items():
-        for attribute, figures in by_attribute.items():
-            for name in LEAKAGE:
-                found.update(_spread(f"{kind}/{_step(attribute)}/{name}", figures.get(name)))
-            found[f"{kind}/{_step(attribute)}/validation_balanced_accuracy"] = figures.get(
-                "validation_balanced_accuracy"
-            )
-    return {name: float(value) for name, value in found.items() if _finite(value)}
+    """Return the final figures: utility by task, leakage by attribute, each with the ends of its interval."""
+    values: dict[str, float] = {}
+    for task, served in cell.result.utility.items():
+        path = f"utility/{_step(task)}"
+        values |= _spread(f"{path}/accuracy", served.accuracy)
+        values |= _spread(f"{path}/balanced_accuracy", served.balanced_accuracy)
+        values[f"{path}/validation_accuracy"] = served.validation_accuracy
+    strongest = {attribute: cell.result.strongest(attribute) for attribute in cell.result.leakage}
+    for kind, by_attribute in (("leakage", strongest), ("cotrained", cell.result.cotrained)):
+        for attribute, attacker in by_attribute.items():
+            path = f"{kind}/{_step(attribute)}"
+            for measure in MEASURES:
+                values |= _spread(f"{path}/{measure}", getattr(attacker, measure))
+            values[f"{path}/validation_balanced_accuracy"] = attacker.validation_balanced_accuracy
+    return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
 def _step(name: str) -> str:
@@ -59,17 +54,11 @@ def _step(name: str) -> str:
     return re.sub(r"[/\\]|^\.+$", "_", name)
 
 
-def _spread(name: str, figure: Any) -> dict[str, Any]:
-    if not isinstance(figure, dict):
-        return {}
-    return {name: figure.get("estimate"), f"{name}_low": figure.get("low"), f"{name}_high": figure.get("high")}
+def _spread(name: str, figure: Estimate) -> dict[str, float]:
+    return {name: figure.estimate, f"{name}_low": figure.low, f"{name}_high": figure.high}
 
 
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _flat(values: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def _flat(values: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")

@@ -1,8 +1,8 @@
 """MLflow: one run per cell in a local store, DIR/mlflow, which needs no server; read it with `mlflow ui`.
 
 The store is MLflow's file store: the database that newer versions prefer needs packages that mlflow-skinny leaves out.
-A run that is there already, of the same result, is left alone with whatever was noted on it. Runs of cells that the
-study no longer has, or whose result is another, are deleted as MLflow deletes: they can be restored.
+A run that exists already, of the same result, is left alone with everything noted on it. Runs of cells that the study
+no longer has, or whose result has changed, are deleted in MLflow's way: they can be restored.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def write(results: StudyResults) -> None:
     """Write all finished cells as runs of an experiment of the study's name."""
     with _local_only():
         client = import_module("mlflow").MlflowClient((results.folder / FOLDER).resolve().as_uri())
-        found = client.get_experiment_by_name(results.name)
-        experiment = client.create_experiment(results.name) if found is None else found.experiment_id
+        existing = client.get_experiment_by_name(results.name)
+        experiment = client.create_experiment(results.name) if existing is None else existing.experiment_id
         wanted = {cell.id: cell for cell in results.cells}
         for run in _runs(client, experiment):
             cell = wanted.get(run.data.tags.get(CELL, ""))
@@ -46,26 +46,26 @@ def _write_cell(client: Any, experiment: str, cell: CellResult) -> None:
     entities = import_module("mlflow.entities")
     now = int(time.time() * 1000)
     run = client.create_run(experiment, run_name=cell.id, tags={CELL: cell.id, DIGEST: _digest(cell)})
-    told = [entities.Param(_plain(name), str(value)[:_LONGEST]) for name, value in settings(cell).items()]
+    params = [entities.Param(_plain(name), str(value)[:_LONGEST]) for name, value in settings(cell).items()]
     figures = [*by_round(cell), *((name, value, max(1, len(cell.metrics))) for name, value in at_the_end(cell).items())]
     metrics = [entities.Metric(_plain(name), value, now, step) for name, value, step in figures]
-    for start in range(0, len(told), _MOST_PARAMS):
-        client.log_batch(run.info.run_id, params=told[start : start + _MOST_PARAMS])
+    for start in range(0, len(params), _MOST_PARAMS):
+        client.log_batch(run.info.run_id, params=params[start : start + _MOST_PARAMS])
     for start in range(0, len(metrics), _MOST_METRICS):
         client.log_batch(run.info.run_id, metrics=metrics[start : start + _MOST_METRICS])
     client.log_artifact(run.info.run_id, str(cell.folder / "result.json"))
     client.set_terminated(run.info.run_id)
 
 
-def _runs(client: Any, experiment: str) -> Iterator[Any]:
+def _runs(client: Any, experiment: str) -> list[Any]:
     token = None
-    found = []
+    runs: list[Any] = []
     while True:
         page = client.search_runs([experiment], page_token=token)
-        found += page
+        runs += page
         token = page.token
         if not token:
-            return iter(found)
+            return runs
 
 
 def _digest(cell: CellResult) -> str:
@@ -73,13 +73,13 @@ def _digest(cell: CellResult) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return a name that MLflow takes; the players of a joint move are joined by a plus, which it does not."""
+    """Return a name that MLflow accepts; it refuses the plus that joins the players of a joint move."""
     return re.sub(r"[^\w\-. :/]", "_", name)
 
 
 @contextmanager
 def _local_only() -> Iterator[None]:
-    """Allow the file store while this lasts; telemetry is off before the library is first loaded, and stays off."""
+    """Allow the file store inside the block; telemetry is turned off before the library is first loaded, for good."""
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     before = os.environ.get("MLFLOW_ALLOW_FILE_STORE")
     os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"

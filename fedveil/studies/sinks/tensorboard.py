@@ -1,4 +1,4 @@
-"""TensorBoard: one run per cell under DIR/tensorboard, its settings as hparams; the whole folder is written anew."""
+"""TensorBoard: one run per cell under DIR/tensorboard, its settings as hparams; the whole folder is rewritten."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ FOLDER = "tensorboard"
 
 def write(results: StudyResults) -> None:
     """Write all finished cells; until all are written, the old folder stays."""
-    ready, fresh = results.folder / FOLDER, results.folder / f".{FOLDER}.new"
+    final, fresh = results.folder / FOLDER, results.folder / f".{FOLDER}.new"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     try:
         for cell in results.cells:
             _write_cell(cell, fresh / cell.id)
-        if ready.exists():
-            shutil.rmtree(ready)
-        fresh.rename(ready)
+        if final.exists():
+            shutil.rmtree(final)
+        fresh.rename(final)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
@@ -38,9 +38,9 @@ def _write_cell(cell: CellResult, folder: Path) -> None:
             writer.add_scalar(name, value, step)
         for name, value in figures.items():
             writer.add_scalar(name, value, last)
-        told = {
+        hparams = {
             name: value if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
             for name, value in settings(cell).items()
         }
-        for summary in summaries.hparams(told, figures):
+        for summary in summaries.hparams(hparams, figures):
             writer.file_writer.add_summary(summary)

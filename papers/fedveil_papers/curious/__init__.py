@@ -1,8 +1,8 @@
-"""Honest-but-curious classifiers: made here so that they can be measured, and told from honest ones (fedveil.audit).
+"""Honest-but-curious classifiers, trained here so that they can be measured, and detected by `fedveil.audit`.
 
-`fedveil.games.Curious` is the game; `train` plays it as a server does that holds all data, `fine_tune` as one that
-changes what a federation has trained; `mixture` and `convex` are the paper's small cases; `prune` and `distil` what
-users may do to such a classifier.
+`fedveil.games.Curious` is the game. `train` plays it as a server that holds all data; `fine_tune` starts from what a
+federation has trained. `mixture` and `convex` are the paper's small cases; `prune` and `distil` are what users may do
+to such a classifier. The presets' experiments are in `experiments`.
 """
 
 from __future__ import annotations
@@ -19,4 +19,4 @@ if TYPE_CHECKING:
     from fedveil_papers.curious.pruning import prune as prune
     from fedveil_papers.curious.training import train as train
 
-__getattr__, __dir__, __all__ = lazy(__name__)
+__all__ = lazy(__name__)

@@ -1,4 +1,4 @@
-"""A trained classifier F with the attack G that its maker keeps, and what both say of records."""
+"""A trained classifier F with the attack G that its maker keeps: what F releases of records, and what G reads in it."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from fedveil.audit.outputs import Outputs
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError, nearest
 from fedveil.data.attribute_data import AttributeData, Split
-from fedveil.games.curious import Curious
-from fedveil.games.entropy_threshold import best_threshold
+from fedveil.games.curious import Curious, best_threshold
 
 _BATCH = 512
 
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """F, G and how they came about.
+    """F, G and the record of their training.
 
     Attributes:
-        game: what they were trained by.
+        game: the game by which they were trained.
         network: F, from x to raw scores, in evaluation mode.
-        attacks: G by secret, networks on what is released; none where the attack is regularised.
-        thresholds: τ by secret, in nats, where the attack is regularised: chosen on validation.
-        history: per epoch, "honesty" and "curiosity" on validation records and the training losses.
-        kept: the epoch kept, from 1.
+        attacks: G by secret, networks on what is released; empty if the attack is regularised.
+        thresholds: τ by secret, in nats, chosen on validation records; empty unless the attack is regularised.
+        history: for each epoch, "honesty" and "curiosity" on validation records and the training losses.
+        kept: the epoch whose weights were kept, counted from 1.
     """
 
     game: Curious
@@ -42,10 +41,10 @@ class Classifier:
 
     def scores(self, x: npt.NDArray[np.float32]) -> FloatArray:
         """Return F's raw scores of records, (n, Y)."""
-        place = next(self.network.parameters()).device
+        device = next(self.network.parameters()).device
         try:
             with torch.no_grad():
-                parts = [self.network(part.to(place)).cpu() for part in torch.split(torch.from_numpy(x), _BATCH)]
+                parts = [self.network(part.to(device)).cpu() for part in torch.split(torch.from_numpy(x), _BATCH)]
         except RuntimeError as fault:
             raise InputError(
                 f"curious: records of shape {x.shape[1:]} do not fit this classifier ({str(fault).splitlines()[0]}); "
@@ -54,7 +53,7 @@ class Classifier:
         return torch.cat(parts).numpy().astype(np.float64)
 
     def outputs(self, data: AttributeData, split: Split) -> Outputs:
-        """Return what the server sees of a split's people: raw scores or probabilities, with the truth beside them."""
+        """Return what the server sees of a split's records: raw scores or probabilities, with the true labels."""
         if data.y is None:
             raise InputError(f"{data.name}: has no target; a classifier's outputs are judged against one")
         rows = data.rows(split)
@@ -68,25 +67,25 @@ class Classifier:
         )
 
     def with_thresholds(self, data: AttributeData, split: Split) -> Classifier:
-        """Return the same with each τ chosen on a split's records: for regularised attacks."""
+        """Return the same classifier with each τ chosen on a split's records (for regularised attacks)."""
         outputs = self.outputs(data, split)
         nats = torch.from_numpy(outputs.entropies * np.log(2))
         classes = outputs.scores.shape[1]
-        found = {
+        thresholds = {
             name: best_threshold(nats, torch.from_numpy(outputs.secrets[name].codes), classes)
             for name in self.game.names
         }
-        return replace(self, thresholds=found)
+        return replace(self, thresholds=thresholds)
 
     def guesses(self, outputs: Outputs, secret: str) -> IntArray:
-        """Return what the maker's own attack G reads of outputs: the paper's curiosity."""
+        """Return what the maker's attack G reads in outputs; its accuracy is the paper's curiosity."""
         if secret in self.thresholds:
             nats = outputs.entropies * np.log(2)
             return np.asarray(nats > self.thresholds[secret], dtype=np.int64)
         if secret not in self.attacks:
             raise InputError(f"curious: no attack on {secret!r}: {nearest(secret, [*self.attacks, *self.thresholds])}")
         attack = self.attacks[secret]
-        place = next(attack.parameters()).device
+        device = next(attack.parameters()).device
         with torch.no_grad():
-            logits = attack(torch.as_tensor(outputs.scores, dtype=torch.float32, device=place))
+            logits = attack(torch.as_tensor(outputs.scores, dtype=torch.float32, device=device))
         return np.asarray(logits.argmax(dim=1).cpu().numpy(), dtype=np.int64)

@@ -1,7 +1,7 @@
-"""The data of the paper's Figure 2: points in the plane, y decided by one axis, s by the other, independently.
+"""The data of the paper's Figure 2: points in the plane; one axis decides y, the other s, independently.
 
 Malekzadeh, Borovykh and Gündüz, "Honest-but-Curious Nets", CCS 2021, §3.1. The paper shows a picture and prints no
-distribution; this one has the stated properties (y and s independent and even, each linearly separable).
+distribution; this one has the stated properties (y and s independent and balanced, each linearly separable).
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData, Split
 
 MARGIN = 0.1
-"""Half the empty strip between classes, in half-widths of the square.
+"""Half the width of the empty strip between classes, in half-widths of the square.
 
-Chosen by trying 0, .05, … .25 with 2,000 training records and scikit-learn's default penalty (C = 1): here the normal
-mixture of Figure 4 reads s as often as the paper's, .95. The hard mixture and the shared threshold do not depend on it.
+Chosen among 0, .05, … .25 with 2,000 training records and scikit-learn's default penalty (C = 1): at this margin the
+normal mixture of Figure 4 reads s as often as the paper's, .95. The hard mixture and the shared threshold do not depend
+on it.
 """
 
 
@@ -30,12 +31,12 @@ def figure2(
     agreement: float = 0.5,
     seed: int = 0,
 ) -> AttributeData:
-    """Draw x = ((2y − 1)·a, (2s − 1)·b) with a and b uniform on [margin, 1], y even.
+    """Draw x = ((2y − 1)·a, (2s − 1)·b) with a and b uniform on [margin, 1] and y balanced.
 
     Args:
-        train, validation, test: how many records of each split.
+        train, validation, test: the number of records in each split.
         margin: the least distance of any record to both axes, in [0, 1).
-        agreement: P(s = y); .5 makes them independent, 1 the same attribute. At 1 x's axes still have separate lengths.
+        agreement: P(s = y); .5 makes them independent, 1 the same attribute. Even at 1 both axes of x are drawn.
         seed: of everything drawn.
     """
     if min(train, validation, test) < 10:

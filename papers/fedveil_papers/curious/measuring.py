@@ -1,4 +1,4 @@
-"""One classifier's figures: honesty, what its maker's attack reads, what attackers retrained on its outputs read."""
+"""One classifier's figures: its honesty, and what its maker's attack and retrained attackers read in its outputs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedveil.attacks import Judgement, panel
-from fedveil.audit.outputs import Outputs
-from fedveil.audit.seen import seen
+from fedveil.audit.outputs import Outputs, visible_columns
 from fedveil.core.figures import Estimate
 from fedveil.core.measures import share_right
 from fedveil.core.randomness import numpy_generator
@@ -21,12 +20,12 @@ from fedveil_papers.curious.classifier import Classifier
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures on test records; all are estimates.
+    """One classifier's figures on test records; all are estimates.
 
     Attributes:
         honesty: δ_y, F's accuracy on y.
-        curiosity: δ_s as the paper has it: accuracy of the maker's own attack; None where there is none.
-        judgement: the panel's, retrained on what this classifier releases.
+        curiosity: δ_s as the paper measures it, the accuracy of the maker's attack; None if the maker has no attack.
+        judgement: of attackers retrained on what this classifier releases.
         entropy: mean H(ŷ) over records, in bits.
     """
 
@@ -64,36 +63,36 @@ def measure(
 ) -> Measured:
     """Judge a classifier by what it releases of test records.
 
-    Retrained attackers learn from the releases of training records, are chosen on those of validation records and see
-    all that `fedveil.audit.seen` sees of a release.
+    Retrained attackers learn from the releases of training records, are chosen on those of validation records, and
+    use all that `fedveil.audit.seen` derives from a release.
 
     Args:
         classifier: F with its maker's attack.
         data: with the target, the secret and all three splits.
         secret: s.
         attackers: the panel: "full", "quick" or names, "a,b".
-        fresh: try attackers, too, who learn from test records, each half's from the other half: F overfits its training
-            records, whose outputs look unlike others'.
-        most: attackers are given at most so many records of each split, drawn at random; all by default.
+        fresh: whether attackers that learn from test records (each half's from the other half) are tried as well: F
+            overfits its training records, whose outputs differ from those of others.
+        most: the most records of each split that attackers are given, drawn at random; default: all.
         draws: bootstrap draws behind each interval.
-        seed: of the panel and of what is drawn.
+        seed: of the panel and of the records drawn.
         progress: called with a line whenever an attacker starts.
     """
     pools = [classifier.outputs(data, split) for split in Split]
     test = pools[2]
     if most is not None:
-        pools = [_some(one, most, seed) for one in pools]
+        pools = [_some(outputs, most, seed) for outputs in pools]
     view = View.apart(*(_pool(outputs, secret) for outputs in pools))
     judgement = panel(attackers, seed=seed, draws=draws, fresh=fresh, progress=progress).judge(view, secret)
     known = test.take(test.secrets[secret].known)
-    own = None
+    curiosity = None
     if secret in classifier.attacks or secret in classifier.thresholds:
-        own = share_right(classifier.guesses(known, secret) == known.secrets[secret].codes)
-    return Measured(share_right(test.predicted == test.y.codes), own, judgement, float(test.entropies.mean()))
+        curiosity = share_right(classifier.guesses(known, secret) == known.secrets[secret].codes)
+    return Measured(share_right(test.predicted == test.y.codes), curiosity, judgement, float(test.entropies.mean()))
 
 
 def _some(outputs: Outputs, most: int, seed: int) -> Outputs:
-    """Draw records at random, in their order; always the same ones of as many."""
+    """Draw records at random and keep their order; outputs of the same length always give the same rows."""
     if len(outputs) <= most:
         return outputs
     drawn = numpy_generator(seed, "curious", "measured").choice(len(outputs), size=most, replace=False)
@@ -101,4 +100,4 @@ def _some(outputs: Outputs, most: int, seed: int) -> Outputs:
 
 
 def _pool(outputs: Outputs, secret: str) -> Pool:
-    return Pool(seen(outputs), {secret: outputs.secrets[secret]}, outputs.groups)
+    return Pool(visible_columns(outputs), {secret: outputs.secrets[secret]}, outputs.groups)

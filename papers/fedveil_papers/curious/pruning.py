@@ -1,9 +1,9 @@
-"""Pruning a classifier before it answers: what a user may try against its curiosity (L1-unstructured, no retraining).
+"""Pruning a classifier before use: what a user may try against its curiosity (L1-unstructured, no retraining).
 
 Malekzadeh, Borovykh and Gündüz, "Honest-but-Curious Nets", CCS 2021, §5.7 and Figure 9: weights with the smallest
-absolute value are set to zero. The paper names PyTorch's `l1_unstructured`, which takes one tensor at a time; so the
-share is that of every layer by default. Over the whole network at once is `global_unstructured`.
-Guarantee: none. Whoever attacks sees the pruned outputs and can learn them anew (`fedveil_papers.curious.measuring`).
+absolute value are set to zero. The paper names PyTorch's `l1_unstructured`, which takes one tensor at a time, so by
+default the share is that of every layer; `global_unstructured` prunes the whole network at once.
+Guarantee: none. An attacker sees the pruned outputs and can be trained on them (`fedveil_papers.curious.measuring`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Scope = Literal["layer", "network"]
 
 
 def prune(classifier: Classifier, amount: float, *, scope: Scope = "layer") -> Classifier:
-    """Return the classifier with a share of F's weights at zero; G and thresholds are its maker's, unchanged.
+    """Return the classifier with a share of F's weights set to zero; the maker's G and thresholds are unchanged.
 
-    Weights are those of convolutions and linear layers; biases and batch norms stay. The classifier given is
-    left as it is.
+    Weights are those of convolutions and linear layers; biases and batch norms stay. The given classifier is
+    not changed.
 
     Args:
         classifier: F with G.
-        amount: the share of weights that become 0, in [0, 1); PyTorch rounds it to whole weights.
+        amount: the share of weights that become 0, in [0, 1); PyTorch rounds it to a whole number of weights.
         scope: "layer": the smallest of each layer; "network": the smallest of all layers together.
     """
     if not 0 <= amount < 1:
@@ -45,11 +45,11 @@ def prune(classifier: Classifier, amount: float, *, scope: Scope = "layer") -> C
     for layer, name in layers:
         if scope == "layer":
             torch_prune.l1_unstructured(layer, name, amount)  # type: ignore[no-untyped-call]
-        torch_prune.remove(layer, name)  # type: ignore[no-untyped-call]  # the zeros become the layer's own
+        torch_prune.remove(layer, name)  # type: ignore[no-untyped-call]  # make the zeros permanent
     return replace(classifier, network=network.eval().requires_grad_(False))
 
 
 def zero_share(classifier: Classifier) -> float:
     """Return the share of F's weights (of convolutions and linear layers) that are 0."""
     weights = [part.weight for part in classifier.network.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
-    return sum(int((one == 0).sum()) for one in weights) / sum(one.numel() for one in weights)
+    return sum(int((weight == 0).sum()) for weight in weights) / sum(weight.numel() for weight in weights)

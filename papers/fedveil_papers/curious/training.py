@@ -1,4 +1,4 @@
-"""Central training of a curious classifier: the server holds all data and plays the game by itself."""
+"""Central training of a curious classifier: the server holds all data and plays the game alone."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from fedveil.core.models import pick_device
 from fedveil.core.randomness import child_seed, torch_generator
 from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.federation.work import DivergedError
-from fedveil.games.curious import Curious, entropies
-from fedveil.games.entropy_threshold import best_threshold
+from fedveil.games.curious import Curious, best_threshold, entropies
 from fedveil.games.game import DataShape, Move
 from fedveil.games.optimisers import SGD, Optimiser
 from fedveil.games.play import Play
 from fedveil_papers.curious.classifier import Classifier
-from fedveil_papers.curious.quick_dropout import quicken
 
 _BATCH = 512
+_LEVELS = 2**15
 
 
 def train(
@@ -35,55 +34,57 @@ def train(
     device: str = "auto",
     progress: Callable[[str], None] | None = None,
 ) -> Classifier:
-    """Train F and G on the training records; the epoch that validation records like best is kept.
+    """Train F and G on the training records, and keep the epoch that does best on validation records.
+
+    The best epoch has the largest (β_y·δ_y + β_s·δ_s)/(β_y + β_s).
 
     Args:
-        game: weights, attack and networks; its batch size counts, its local epochs do not.
+        game: weights, attack and networks; its batch size is used, its local epochs are not.
         data: with the target y and the secrets.
         epochs: passes over the training records.
-        seed: all randomness derives from it; same seed and threads, same bits.
-        start: networks to go on from, by player ("classifier", "attack:<secret>"); others start fresh.
-        device: where to train.
+        seed: all randomness derives from it; the same seed and number of threads give the same bits.
+        start: trained networks to start from, by player ("classifier", "attack:<secret>"); others are initialised.
+        device: where to train, as torch names it; "auto" chooses.
         progress: called with a line per epoch.
     """
     if epochs < 1:
         raise InputError(f"curious: epochs must be at least 1, got {epochs}")
-    table = Training.set(game, data, seed, start or {}, pick_device(device))
-    if not len(table.train["x"]) or not len(table.validation["x"]):
+    training = Training.prepare(game, data, seed, start or {}, pick_device(device))
+    if not len(training.train["x"]) or not len(training.validation["x"]):
         raise InputError(f"{data.name}: training needs both training and validation records")
-    for name in game.names:  # without one that is known the epoch could not be chosen
-        if not all((records[f"u:{name}"] >= 0).any() for records in (table.train, table.validation)):
+    for name in game.names:  # without a known value the best epoch cannot be chosen
+        if not all((records[f"u:{name}"] >= 0).any() for records in (training.train, training.validation)):
             raise InputError(
                 f"{data.name}: {name!r} is missing in all training or in all validation records; take others"
             )
     order = torch_generator(seed, "curious", "order")
-    best, kept, state = -1.0, 0, table.state()
+    best, kept, state = -1.0, 0, training.state()
     history = []
-    with torch.random.fork_rng(devices=[]):  # dropout draws from the global state, seeded here and left no trace in
+    with torch.random.fork_rng(devices=[]):  # dropout draws from the global state: seed it here, restore it after
         torch.default_generator.manual_seed(child_seed(seed, "curious", "dropout"))
         for epoch in range(1, epochs + 1):
-            losses = table.epoch(torch.randperm(len(table.train["x"]), generator=order))
-            told = table.judge()
-            history.append({**told, **losses})
+            losses = training.epoch(torch.randperm(len(training.train["x"]), generator=order))
+            figures = training.judge()
+            history.append({**figures, **losses})
             if progress:
-                progress(f"epoch {epoch}: honesty {told['honesty']:.3f}, curiosity {told['curiosity']:.3f}")
-            if told["score"] > best:
-                best, kept, state = told["score"], epoch, table.state()
-    table.load(state)
-    made = table.classifier(history, kept)
-    return made if game.attack == "parameterised" else made.with_thresholds(data, Split.VALIDATION)
+                progress(f"epoch {epoch}: honesty {figures['honesty']:.3f}, curiosity {figures['curiosity']:.3f}")
+            if figures["score"] > best:
+                best, kept, state = figures["score"], epoch, training.state()
+    training.load(state)
+    classifier = training.classifier(history, kept)
+    return classifier if game.attack == "parameterised" else classifier.with_thresholds(data, Split.VALIDATION)
 
 
 @dataclass
 class Training:
-    """Networks, their optimisers, and the records that they learn from and are judged by."""
+    """Networks, their optimisers, and the records on which they are trained and judged."""
 
     game: Curious
     modules: dict[str, nn.Module]
     optimisers: dict[str, torch.optim.Optimizer]
     train: dict[str, Tensor]
     validation: dict[str, Tensor]
-    place: torch.device
+    device: torch.device
     classes: int
     moves: tuple[Move, ...] = field(init=False)
 
@@ -92,31 +93,31 @@ class Training:
         self.moves, self.size = stage.moves, min(stage.batch_size, max(1, len(self.train["x"])))
 
     @classmethod
-    def set(
-        cls, game: Curious, data: AttributeData, seed: int, start: Mapping[str, nn.Module], place: torch.device
+    def prepare(
+        cls, game: Curious, data: AttributeData, seed: int, start: Mapping[str, nn.Module], device: torch.device
     ) -> Training:
-        """Build the networks, from `start` where it names them, and lay out the records."""
+        """Build the networks, with the weights of those in `start`, and put the records on the device."""
         shape = DataShape.of(data)
         modules, optimisers = {}, {}
         for name, player in game.players(shape).items():
-            built = quicken(player.build(torch_generator(seed, "weights", name)))
+            network = with_quick_dropout(player.build(torch_generator(seed, "weights", name)))
             if name in start:
-                _go_on(built, start[name], f"{data.name}: its features or classes")
+                _copy_weights(start[name], network, data.name)
             # Channels last in memory halves the time of a step on a CPU; the numbers are the same.
-            modules[name] = built.to(place, memory_format=torch.channels_last)  # type: ignore[call-overload]
+            modules[name] = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
             optimisers[name] = _optimiser(modules[name], player.optimiser)
-        assert data.y is not None  # the game's players need one
-        learned, judged = (_tensors(game, data, split, place) for split in (Split.TRAIN, Split.VALIDATION))
-        return cls(game, modules, optimisers, learned, judged, place, len(data.y.values))
+        assert data.y is not None  # the game's players need a target
+        train, validation = (_tensors(game, data, split, device) for split in (Split.TRAIN, Split.VALIDATION))
+        return cls(game, modules, optimisers, train, validation, device, len(data.y.values))
 
     def epoch(self, order: Tensor) -> dict[str, float]:
-        """Go through all whole batches once, and return each move's mean loss."""
-        whole = order[: len(order) - len(order) % self.size].to(self.place)
-        sums = [torch.zeros((), device=self.place) for _ in self.moves]
+        """Train on all whole batches once, in the given order, and return each move's mean loss."""
+        whole = order[: len(order) - len(order) % self.size].to(self.device)
+        sums = [torch.zeros((), device=self.device) for _ in self.moves]
         batches = torch.split(whole, self.size)
         for rows in batches:
             data = {name: column[rows] for name, column in self.train.items()}
-            data["x"] = laid_out(data["x"])
+            data["x"] = channels_last(data["x"])
             for index, move in enumerate(self.moves):
                 sums[index] += self._step(move, data)
         losses = {
@@ -143,21 +144,20 @@ class Training:
         return torch.as_tensor(self.modules[player](inputs))
 
     def judge(self) -> dict[str, float]:
-        """Return honesty, curiosity and what selects the epoch, on validation records."""
+        """Return honesty, curiosity and the score that selects the epoch, on validation records."""
         scores = self._scores(self.validation["x"])
         honesty = float((scores.argmax(dim=1) == self.validation["y"]).float().mean())
-        read = []
+        accuracies = []
         for name in self.game.names:
             codes = self.validation[f"u:{name}"]
             if self.game.attack == "regularised":
-                held = entropies(scores)
-                guess = (held > best_threshold(held, codes, self.classes)).long()
+                nats = entropies(scores)
+                guess = (nats > best_threshold(nats, codes, self.classes)).long()
             else:
                 with torch.no_grad():
                     guess = self.modules[f"attack:{name}"].eval()(self.game.released(scores)).argmax(dim=1)
-            known = codes >= 0
-            read.append(float((guess == codes)[known].float().mean()))
-        curiosity = sum(read) / len(read)
+            accuracies.append(float((guess == codes)[codes >= 0].float().mean()))
+        curiosity = sum(accuracies) / len(accuracies)
         weights = self.game.beta_y, self.game.beta_s
         score = (weights[0] * honesty + weights[1] * curiosity) / sum(weights)
         return {"honesty": honesty, "curiosity": curiosity, "score": score}
@@ -165,14 +165,14 @@ class Training:
     def _scores(self, x: Tensor) -> Tensor:
         network = self.modules["classifier"].eval()
         with torch.no_grad():
-            return torch.cat([network(laid_out(part)) for part in torch.split(x, _BATCH)])
+            return torch.cat([network(channels_last(part)) for part in torch.split(x, _BATCH)])
 
     def state(self) -> dict[str, dict[str, Tensor]]:
         """Return a copy of all weights."""
         return {name: copy.deepcopy(module.state_dict()) for name, module in self.modules.items()}
 
     def load(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Go back to kept weights."""
+        """Restore a copy of all weights."""
         for name, module in self.modules.items():
             module.load_state_dict(state[name])
 
@@ -184,22 +184,26 @@ class Training:
         return Classifier(self.game, self.modules["classifier"], attacks, history=history, kept=kept)
 
 
-def _go_on(built: nn.Module, start: nn.Module, what: str) -> None:
-    given, wanted = ({key: one.shape for key, one in part.state_dict().items()} for part in (start, built))
+def _copy_weights(start: nn.Module, network: nn.Module, name: str) -> None:
+    """Give a network the weights of another of the same shape."""
+    given, wanted = ({key: part.shape for key, part in module.state_dict().items()} for module in (start, network))
     if given != wanted:
-        raise InputError(f"{what} (or the game's widths) are not those of the network to go on from; encode them alike")
-    built.load_state_dict(start.state_dict())
+        raise InputError(
+            f"{name}: its features or classes (or the game's widths) are not those of the network to start from; "
+            "encode them alike"
+        )
+    network.load_state_dict(start.state_dict())
 
 
-def _tensors(game: Curious, data: AttributeData, split: Split, place: torch.device) -> dict[str, Tensor]:
+def _tensors(game: Curious, data: AttributeData, split: Split, device: torch.device) -> dict[str, Tensor]:
     rows = data.rows(split)
     assert data.y is not None
-    found = {"x": torch.from_numpy(data.x[rows]), "y": torch.from_numpy(data.y.codes[rows])}
-    found |= {f"u:{name}": torch.from_numpy(data.attribute(name).codes[rows]) for name in game.names}
-    return {name: column.to(place) for name, column in found.items()}
+    columns = {"x": torch.from_numpy(data.x[rows]), "y": torch.from_numpy(data.y.codes[rows])}
+    columns |= {f"u:{name}": torch.from_numpy(data.attribute(name).codes[rows]) for name in game.names}
+    return {name: column.to(device) for name, column in columns.items()}
 
 
-def laid_out(x: Tensor) -> Tensor:
+def channels_last(x: Tensor) -> Tensor:
     """Return images with their channels last in memory, which halves the time of a step on a CPU."""
     return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
 
@@ -217,3 +221,31 @@ def _optimiser(module: nn.Module, settings: Optimiser) -> torch.optim.Optimizer:
         settings.weight_decay,
         fused=True,
     )
+
+
+class QuickDropout(nn.Dropout):
+    """Dropout with p rounded to a multiple of 2⁻¹⁵, at a quarter of the random numbers: 63 bits serve four entries.
+
+    Torch draws a number for every entry, which takes a quarter of a step of the paper's classifier on a CPU. The
+    draws come from torch's global state, which the caller must have seeded.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop entries in training."""
+        if not self.training or self.p == 0:
+            return x
+        dropped = round(self.p * _LEVELS)
+        words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device).random_()
+        bits = words.view(torch.int16)[: x.numel()].bitwise_and(_LEVELS - 1)  # the sign is 0 in every fourth
+        mask = (bits >= dropped).to(x.dtype).mul_(_LEVELS / (_LEVELS - dropped))
+        # The mask lies in memory as x does, whatever the order of its axes, so that the product runs straight through.
+        filled = x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))
+        return x * (mask.as_strided(x.shape, x.stride()) if filled else mask.view(x.shape))
+
+
+def with_quick_dropout(module: nn.Module) -> nn.Module:
+    """Turn a new network's dropout layers into `QuickDropout`."""
+    for part in module.modules():
+        if type(part) is nn.Dropout:
+            part.__class__ = QuickDropout
+    return module

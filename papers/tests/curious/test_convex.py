@@ -4,10 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from fedveil_papers.curious.convex import CuriousLogistic, RidgeLoss
+from fedveil_papers.curious.convex import CuriousLogistic, RidgeLoss, neighbourhood
 from fedveil_papers.curious.figure2 import figure2
 from fedveil_papers.curious.intervals import IntervalAttacker
-from fedveil_papers.curious.neighbourhood import neighbourhood
 from sklearn.linear_model import LogisticRegression
 
 from fedveil.core.errors import InputError
@@ -33,12 +32,12 @@ def test_data_has_the_stated_margin_and_independence():
 
 def test_the_optimum_without_curiosity_is_scikit_learns():
     x, y, s, (train, *_) = drawn()
-    found = CuriousLogistic.fit(x[train], y[train], s[train], beta_s=0.0, penalty=1 / (2.0 * len(train)))
-    # Its intercept is penalised only where it is a column of its own.
+    ours = CuriousLogistic.fit(x[train], y[train], s[train], beta_s=0.0, penalty=1 / (2.0 * len(train)))
+    # Its intercept is penalised only if it is a column of the inputs.
     columns = np.column_stack([x[train], np.ones(len(train))])
     other = LogisticRegression(C=2.0, fit_intercept=False, tol=1e-10).fit(columns, y[train])
-    assert found.theta == pytest.approx(other.coef_[0], abs=1e-4)
-    assert found.soft(x) == pytest.approx(other.predict_proba(np.column_stack([x, np.ones(len(x))]))[:, 1], abs=1e-5)
+    assert ours.theta == pytest.approx(other.coef_[0], abs=1e-4)
+    assert ours.soft(x) == pytest.approx(other.predict_proba(np.column_stack([x, np.ones(len(x))]))[:, 1], abs=1e-5)
 
 
 def test_the_loss_of_soft_aims_is_the_mixture_of_both_losses_and_its_gradient_is_right():
@@ -89,31 +88,31 @@ def test_no_other_intervals_do_better_on_the_auxiliary_records():
     rng = np.random.default_rng(5)
     outputs, codes = np.sort(rng.random(12)), rng.integers(0, 2, 12)
     for most in (1, 2, 3, 4):
-        found = IntervalAttacker.fit((outputs, codes), (outputs, codes), most=most)
+        attacker = IntervalAttacker.fit((outputs, codes), (outputs, codes), most=most)
         labellings = ((np.arange(2**12)[:, None] >> np.arange(12)) & 1).astype(int)
         allowed = labellings[(np.diff(labellings, axis=1) != 0).sum(axis=1) <= most - 1]
         best = (allowed == codes).mean(axis=1).max()
-        assert (found.guesses(outputs) == codes).mean() == pytest.approx(best)
+        assert (attacker.guesses(outputs) == codes).mean() == pytest.approx(best)
 
 
 @pytest.mark.parametrize("penalty", [0.1, 0.003])
 def test_the_neighbourhood_grows_with_beta_s_within_both_bounds(penalty):
     x, y, s, (train, *_) = drawn()
-    found = [
+    measured = [
         neighbourhood(x[train], y[train], s[train], beta_s=beta, penalty=penalty)
         for beta in (0.0, 0.05, 0.2, 0.5, 0.8, 1.0)
     ]
-    distances = [one.distance for one in found]
+    distances = [near.distance for near in measured]
     assert distances[0] < 1e-9
     assert all(after > before + 0.01 for before, after in itertools.pairwise(distances))
-    for one in found:
-        assert one.distance <= one.gradient_bound + 1e-9
-        assert one.distance <= one.gap_bound + 1e-6
-        assert one.lost >= -1e-12
-    assert found[1].gap_bound < 3 * found[1].distance  # a bound that says something
+    for near in measured:
+        assert near.distance <= near.gradient_bound + 1e-9
+        assert near.distance <= near.gap_bound + 1e-6
+        assert near.lost >= -1e-12
+    assert measured[1].gap_bound < 3 * measured[1].distance  # the bound is not empty
 
 
-def test_the_neighbourhood_vanishes_where_both_optima_are_one_and_shrinks_on_the_way_there():
+def test_the_neighbourhood_vanishes_where_both_optima_are_the_same_and_shrinks_on_the_way_there():
     distances = []
     for agreement in (0.5, 0.8, 1.0):
         x, y, s, (train, *_) = drawn(agreement=agreement)
@@ -122,7 +121,7 @@ def test_the_neighbourhood_vanishes_where_both_optima_are_one_and_shrinks_on_the
     assert distances[2] < 1e-9
 
 
-def test_gradient_descent_stays_under_the_mended_integral_and_ends_at_the_measured_distance():
+def test_gradient_descent_stays_under_the_corrected_integral_and_ends_at_the_measured_distance():
     x, y, s, (train, *_) = drawn()
     train, penalty, beta = train[:400], 0.1, 0.3
     x, y, s = x[train], y[train], s[train]
@@ -144,7 +143,7 @@ def test_gradient_descent_stays_under_the_mended_integral_and_ends_at_the_measur
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: figure2(margin=1.0), r"margin must lie in \[0, 1\)"),
         (lambda: figure2(test=3), "at least 10 records"),
@@ -157,6 +156,6 @@ def test_gradient_descent_stays_under_the_mended_integral_and_ends_at_the_measur
         (lambda: IntervalAttacker.fit(([0.1], [0]), ([0.1], [0]), most=0), "at least 1 interval"),
     ],
 )
-def test_bad_input_is_told_in_a_line(call, said):
-    with pytest.raises(InputError, match=said):
+def test_bad_input_is_refused_in_a_line(call, message):
+    with pytest.raises(InputError, match=message):
         call()

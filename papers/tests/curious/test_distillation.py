@@ -1,11 +1,11 @@
-"""Students of curious teachers: what they learn without labels, and from whose records."""
+"""Students of curious teachers: what they learn without labels, and from which records."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from fedveil_papers.curious import distil, train
-from fedveil_papers.curious.distillation import dealt, half
+from fedveil_papers.curious.distillation import dealt, half_widths
 from fedveil_papers.curious.figure2 import figure2
 from fedveil_papers.curious.measuring import measure
 from torch import nn
@@ -26,26 +26,26 @@ def teacher(shares):
     return train(game, shares[0], epochs=3, seed=0)
 
 
-def test_the_training_people_are_dealt_out_once(shares):
+def test_the_training_records_are_divided_once(shares):
     data = figure2(4000, 500, 1500, margin=0.1, seed=0)
     server, user = shares
     assert [len(server.rows(part)) for part in Split] == [2800, 500, 1500]
     assert [len(user.rows(part)) for part in Split] == [1080, 120, 0]
     assert user.y is None
     assert not user.attributes
-    theirs = np.concatenate([server.x[server.rows(Split.TRAIN)], user.x])
-    assert sorted(map(tuple, theirs)) == sorted(map(tuple, data.x[data.rows(Split.TRAIN)]))
+    together = np.concatenate([server.x[server.rows(Split.TRAIN)], user.x])
+    assert sorted(map(tuple, together)) == sorted(map(tuple, data.x[data.rows(Split.TRAIN)]))
 
 
-def test_people_stay_whole():
+def test_groups_are_not_divided():
     data = figure2(600, 100, 100, seed=0)
     data = replace(data, groups=np.arange(len(data)) // 6)
     server, user = dealt(data, 0.2, seed=1)
-    own, held = (set(user.groups[user.rows(part)]) for part in (Split.TRAIN, Split.VALIDATION))
-    assert own
-    assert held
-    assert not own & held
-    assert not (own | held) & set(server.groups[server.rows(Split.TRAIN)])
+    train, validation = (set(user.groups[user.rows(part)]) for part in (Split.TRAIN, Split.VALIDATION))
+    assert train
+    assert validation
+    assert not train & validation
+    assert not (train | validation) & set(server.groups[server.rows(Split.TRAIN)])
 
 
 def test_a_student_of_half_the_size_keeps_honesty_and_the_secret(published):
@@ -56,38 +56,39 @@ def test_a_student_of_half_the_size_keeps_honesty_and_the_secret(published):
     curious = Curious("sex", output="soft", beta_y=0.5, beta_s=0.5)
     teacher, standard = (train(game, server, epochs=8) for game in (curious, replace(curious, beta_y=1.0, beta_s=0.0)))
     student = distil(teacher, user, epochs=15)
-    assert half(teacher) == student.game.widths == (64, 32)
+    assert half_widths(teacher) == student.game.widths == (64, 32)
     assert [len(part.weight) for part in student.network if isinstance(part, nn.Linear)] == [64, 32, 2]
     plain, first, second = (
-        measure(one, server, "sex", attackers="mlp-small", draws=100) for one in (standard, teacher, student)
+        measure(classifier, server, "sex", attackers="mlp-small", draws=100)
+        for classifier in (standard, teacher, student)
     )
     excess = first.curiosity.estimate - plain.curiosity.estimate
     assert excess > 0.05
     assert second.curiosity.estimate - plain.curiosity.estimate > 0.8 * excess
     assert second.honesty.estimate > first.honesty.estimate - 0.02
-    read = [one.judgement.worst.balanced_accuracy.estimate for one in (plain, first, second)]
+    read = [measured.judgement.worst.balanced_accuracy.estimate for measured in (plain, first, second)]
     assert read[2] - read[0] > 0.8 * (read[1] - read[0]) > 0.05
-    assert student.history[student.kept - 1]["divergence"] == min(one["divergence"] for one in student.history)
+    assert student.history[student.kept - 1]["divergence"] == min(epoch["divergence"] for epoch in student.history)
 
 
-def test_labels_are_never_looked_at(teacher, shares):
+def test_labels_are_ignored(teacher, shares):
     server, _ = shares
     wrong = replace(server, y=replace(server.y, codes=1 - server.y.codes))
-    students = [distil(teacher, one, epochs=2, seed=3) for one in (server, wrong, server.without_labels())]
-    answers = [one.scores(server.x[:50]) for one in students]
+    students = [distil(teacher, data, epochs=2, seed=3) for data in (server, wrong, server.without_labels())]
+    answers = [student.scores(server.x[:50]) for student in students]
     assert np.array_equal(answers[0], answers[1])
     assert np.array_equal(answers[0], answers[2])
 
 
 def test_seeds_and_temperatures_make_different_students(teacher, shares):
     _, user = shares
-    one, same, seeded, hotter = (
-        distil(teacher, user, epochs=2, **told).scores(user.x[:50])
-        for told in ({"seed": 0}, {"seed": 0}, {"seed": 1}, {"seed": 0, "temperature": 5.0})
+    first, same, seeded, hotter = (
+        distil(teacher, user, epochs=2, **settings).scores(user.x[:50])
+        for settings in ({"seed": 0}, {"seed": 0}, {"seed": 1}, {"seed": 0, "temperature": 5.0})
     )
-    assert np.array_equal(one, same)
-    assert not np.allclose(one, seeded)
-    assert not np.allclose(one, hotter)
+    assert np.array_equal(first, same)
+    assert not np.allclose(first, seeded)
+    assert not np.allclose(first, hotter)
 
 
 def test_a_regularised_teacher_hands_its_threshold_on(shares):
@@ -98,18 +99,19 @@ def test_a_regularised_teacher_hands_its_threshold_on(shares):
     assert student.thresholds == teacher.thresholds
     again = student.with_thresholds(server, Split.VALIDATION)
     right = [
-        (one.guesses(outputs := one.outputs(server, Split.VALIDATION), "s") == outputs.secrets["s"].codes).mean()
-        for one in (student, again)
+        (reader.guesses(outputs := reader.outputs(server, Split.VALIDATION), "s") == outputs.secrets["s"].codes).mean()
+        for reader in (student, again)
     ]
     assert right[1] >= right[0]
 
 
 @pytest.mark.parametrize(
-    ("told", "said"), [({"temperature": 0.0}, "above 0"), ({"epochs": 0}, "at least 1"), ({"widths": (0, 4)}, "widths")]
+    ("settings", "message"),
+    [({"temperature": 0.0}, "above 0"), ({"epochs": 0}, "at least 1"), ({"widths": (0, 4)}, "widths")],
 )
-def test_bad_settings_are_told(teacher, shares, told, said):
-    with pytest.raises(InputError, match=said):
-        distil(teacher, shares[1], **told)
+def test_bad_settings_are_refused(teacher, shares, settings, message):
+    with pytest.raises(InputError, match=message):
+        distil(teacher, shares[1], **settings)
 
 
 def test_a_share_must_leave_both_something(shares):

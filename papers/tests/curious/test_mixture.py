@@ -32,7 +32,7 @@ def test_the_sub_ranges_of_equation_2_hold_their_left_ends():
     assert s.tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
 
 
-def test_the_normal_scalar_mixture_is_the_weighted_sum_and_loses_where_z_y_is_unsure():
+def test_the_normal_scalar_mixture_is_the_weighted_sum_and_loses_where_z_y_is_uncertain():
     mixture = Mixture(0.8, hard=False)
     assert mixture.mix_scalar([0.3], [0.6]) == pytest.approx([0.8 * 0.3 + 0.2 * 0.6])
     # z_y = .3 and s = 0 for certain: .24 lies in the range of (0, 1).
@@ -46,8 +46,8 @@ def test_vectors_of_two_values_are_read_as_the_sub_ranges_are():
         scalar = mixture.mix_scalar(z_y, z_s)
         vector = mixture.mix(np.stack([1 - z_y, z_y], axis=1), np.stack([1 - z_s, z_s], axis=1))
         assert vector[:, 1] == pytest.approx(scalar)
-        for mine, other in zip(mixture.read(vector, 2), mixture.read_scalar(scalar), strict=True):
-            assert np.array_equal(mine, other)
+        for guesses, other in zip(mixture.read(vector, 2), mixture.read_scalar(scalar), strict=True):
+            assert np.array_equal(guesses, other)
 
 
 @pytest.mark.parametrize(("values_y", "values_s"), [(2, 2), (3, 2), (5, 3), (5, 5)])
@@ -70,10 +70,10 @@ def test_real_digits_leave_as_five_probabilities_that_tell_even_from_odd():
     x, y, s = x / 16, digits // 2, digits % 2
     train, test = np.arange(1200), np.arange(1200, len(x))
     z_y, z_s = (
-        LogisticRegression(C=1.0, max_iter=300).fit(x[train], own[train]).predict_proba(x[test]) for own in (y, s)
+        LogisticRegression(C=1.0, max_iter=300).fit(x[train], codes[train]).predict_proba(x[test]) for codes in (y, s)
     )
-    target, secret = (Attribute.from_column(name, own[test]) for name, own in (("pair", y), ("odd", s)))
-    own_y, own_s = (z_y.argmax(axis=1) == y[test]).mean(), (z_s.argmax(axis=1) == s[test]).mean()
+    target, secret = (Attribute.from_column(name, codes[test]) for name, codes in (("pair", y), ("odd", s)))
+    right_y, right_s = (z_y.argmax(axis=1) == y[test]).mean(), (z_s.argmax(axis=1) == s[test]).mean()
     read = {}
     for hard in (True, False):
         mixture = Mixture(0.8, hard)
@@ -82,14 +82,14 @@ def test_real_digits_leave_as_five_probabilities_that_tell_even_from_odd():
         assert not outputs.raw
         guessed = mixture.read(outputs.scores, 2)
         read[hard] = ((outputs.predicted == y[test]).mean(), (guessed[1] == s[test]).mean())
-    assert read[True] == pytest.approx((own_y, own_s))  # exactly as right as the two classifiers are
-    assert own_s > 0.8
-    assert read[False][0] > own_y - 0.05
-    assert read[False][1] < read[True][1]  # at .8 many z_y are too unsure for a soft mixture
+    assert read[True] == pytest.approx((right_y, right_s))  # exactly as right as the two classifiers are
+    assert right_s > 0.8
+    assert read[False][0] > right_y - 0.05
+    assert read[False][1] < read[True][1]  # at .8 many z_y are too uncertain for a soft mixture
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: Mixture(0.5), r"beta_y must lie in \(0.5, 1\)"),
         (lambda: Mixture().mix(np.eye(2), np.eye(3)[:2]), "s has 3 values and y only 2"),
@@ -102,6 +102,6 @@ def test_real_digits_leave_as_five_probabilities_that_tell_even_from_odd():
         (lambda: Mixture().read_scalar([0.3], 0.5), "threshold"),
     ],
 )
-def test_bad_input_is_told_in_a_line(call, said):
-    with pytest.raises(InputError, match=said):
+def test_bad_input_is_refused_in_a_line(call, message):
+    with pytest.raises(InputError, match=message):
         call()

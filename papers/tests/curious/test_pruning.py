@@ -12,8 +12,7 @@ from torch import nn
 from fedveil.core.errors import InputError
 from fedveil.core.randomness import torch_generator
 from fedveil.data import Split
-from fedveil.games import curious_networks as networks
-from fedveil.games.curious import Curious
+from fedveil.games.curious import Curious, classifier_network
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,7 @@ def test_the_smallest_weights_are_zero_and_the_others_untouched(curious, scope, 
     pruned = prune(curious, amount, scope=scope)
     before, after = weights(curious), weights(pruned)
     if scope == "network":
-        before, after = ([torch.cat([one.flatten() for one in them])] for them in (before, after))
+        before, after = ([torch.cat([weight.flatten() for weight in layers])] for layers in (before, after))
     for old, new in zip(before, after, strict=True):
         gone = new == 0
         assert int(gone.sum()) == round(amount * old.numel())
@@ -50,14 +49,14 @@ def test_biases_attack_and_the_classifier_given_stay(curious):
     pruned = prune(curious, 0.8)
     assert zero_share(curious) == 0
     assert pruned.attacks is curious.attacks
-    own, other = (dict(one.network.named_parameters()) for one in (curious, pruned))
-    assert own.keys() == other.keys()  # neither masks nor hooks are left behind
-    for name in own:
-        assert torch.equal(own[name], other[name]) == name.endswith("bias")
+    before, after = (dict(classifier.network.named_parameters()) for classifier in (curious, pruned))
+    assert before.keys() == after.keys()  # neither masks nor hooks are left behind
+    for name in before:
+        assert torch.equal(before[name], after[name]) == name.endswith("bias")
 
 
 def test_convolutions_are_pruned_also_where_they_lie_channels_last():
-    built = networks.classifier((3, 28, 28), 10, (8, 8, 8, 8, 16))(torch_generator(0))
+    built = classifier_network((3, 28, 28), 10, (8, 8, 8, 8, 16))(torch_generator(0))
     laid_out = Classifier(Curious("s"), built.eval().to(memory_format=torch.channels_last))
     x = np.random.default_rng(0).random((5, 3, 28, 28), dtype=np.float32)
     assert np.allclose(prune(laid_out, 0.0).scores(x), laid_out.scores(x), atol=1e-6)
@@ -68,14 +67,15 @@ def test_convolutions_are_pruned_also_where_they_lie_channels_last():
 
 
 def test_nothing_pruned_answers_the_same(curious, data):
-    answers = [one.outputs(data, Split.TEST).scores for one in (curious, prune(curious, 0.0))]
+    answers = [classifier.outputs(data, Split.TEST).scores for classifier in (curious, prune(curious, 0.0))]
     assert np.array_equal(*answers)
 
 
 def test_retrained_attackers_read_what_the_makers_attack_no_longer_does(curious, data):
-    """G knows the classifier as it was made; pruning shifts the outputs, and a new attacker follows them."""
+    """G was trained with the whole classifier; pruning shifts the outputs, and a new attacker follows them."""
     whole, pruned = (
-        measure(one, data, "s", attackers="mlp-small", draws=100) for one in (curious, prune(curious, 0.6))
+        measure(classifier, data, "s", attackers="mlp-small", draws=100)
+        for classifier in (curious, prune(curious, 0.6))
     )
     assert whole.curiosity.estimate > 0.9
     assert whole.judgement.worst.balanced_accuracy.estimate > 0.9
@@ -84,8 +84,8 @@ def test_retrained_attackers_read_what_the_makers_attack_no_longer_does(curious,
 
 
 @pytest.mark.parametrize(
-    ("amount", "scope", "said"), [(1.0, "layer", "amount must lie in"), (0.5, "globe", "choose layer or network")]
+    ("amount", "scope", "message"), [(1.0, "layer", "amount must lie in"), (0.5, "globe", "choose layer or network")]
 )
-def test_bad_settings_are_told(curious, amount, scope, said):
-    with pytest.raises(InputError, match=said):
+def test_bad_settings_are_refused(curious, amount, scope, message):
+    with pytest.raises(InputError, match=message):
         prune(curious, amount, scope=scope)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from fedveil_papers.exposure import network, network_segments, per_sample_gradients
+from fedveil_papers.recup.laboratory import network
 from torch import nn
 
 from fedveil.certificates import dp_sgd_epsilon
@@ -29,6 +29,7 @@ from fedveil.shields import (
     Soteria,
     Sparsify,
 )
+from fedveil.updates.gradients import network_segments, per_sample_gradients
 
 SILENT = 1e-12
 """A noise multiplier whose noise cannot be seen."""

@@ -183,7 +183,7 @@ def test_noise_on_counts_is_accounted_for_and_still_hides(table):
 
 def test_a_run_uses_it(table):
     """Registered by name; in a federation nothing but what it shows is seen."""
-    assert plugins.found("fedveil.shields")["transport"]
+    assert plugins.registered("fedveil.shields")["transport"]
     run = Federation(table, devices=5, seed=0, shield=Transport("u", codes=20)).play(Raw(), rounds=1)
     released = run.release(Split.TEST)
     assert len(np.unique(released, axis=0)) <= 20

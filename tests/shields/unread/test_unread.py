@@ -4,7 +4,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from fedveil_papers.exposure import network_segments
 from sklearn.linear_model import LogisticRegression
 from small_zoo import SEGMENTS, context, gradients
 from torch import nn
@@ -14,6 +13,7 @@ from fedveil.core.randomness import torch_generator
 from fedveil.shields import Kind, Message, ShieldError, Unread
 from fedveil.shields.unread import save_unreading
 from fedveil.shields.unread.erasure import inlp, leace
+from fedveil.updates.gradients import network_segments
 
 SETTINGS = {
     "leace": {"erase": "leace", "noise": None},

@@ -40,9 +40,9 @@ class Patient:
         return getattr(self.grid, name)
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float) -> list[Message]:
-        asked = list(messages)
-        waiting = {message.metadata.dst_node_id for message in asked}
-        ids, replies, end = set(self.grid.push_messages(asked)), [], time.monotonic() + timeout
+        sent = list(messages)
+        waiting = {message.metadata.dst_node_id for message in sent}
+        ids, replies, end = set(self.grid.push_messages(sent)), [], time.monotonic() + timeout
         while waiting and time.monotonic() < end:
             time.sleep(0.5)
             new = list(self.grid.pull_messages(ids))
@@ -56,7 +56,9 @@ class Patient:
 @server.main()
 def main(grid: Grid, context: Context) -> None:
     settings = context.run_config
-    own = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1, min_evaluate_nodes=0)
+    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1, min_evaluate_nodes=0)
     rounds, patient = int(settings["num-server-rounds"]), Patient(grid, Path(str(settings["gone"])))
-    capture(own, str(settings["capture"])).start(patient, ArrayRecord([np.zeros(100)]), num_rounds=rounds, timeout=300)
+    capture(strategy, str(settings["capture"])).start(
+        patient, ArrayRecord([np.zeros(100)]), num_rounds=rounds, timeout=300
+    )
     print("all rounds are over")

@@ -59,9 +59,9 @@ class Watched:
                     about["records"][name] = sorted(record)
                     for key, value in record.items():
                         if key == "masked_params":
-                            arrays = [bytes_to_ndarray(one) for one in value]
+                            arrays = [bytes_to_ndarray(item) for item in value]
                             about["masked"] = [array.ravel().tolist() for array in arrays]
-                            about["bytes"] = sum(len(one) for one in value)
+                            about["bytes"] = sum(len(item) for item in value)
             self.count += 1
             (self.folder / f"{self.count:04d}.json").write_text(json.dumps(about))
         return replies
@@ -70,11 +70,11 @@ class Watched:
 @server.main()
 def main(grid: Grid, context: Context) -> None:
     first = ndarrays_to_parameters([np.zeros(100, dtype=np.float32)])
-    own = FedAvg(fraction_evaluate=0.0, min_fit_clients=3, min_available_clients=3, initial_parameters=first)
+    strategy = FedAvg(fraction_evaluate=0.0, min_fit_clients=3, min_available_clients=3, initial_parameters=first)
     legacy = LegacyContext(
         context=context,
         config=ServerConfig(num_rounds=1),
-        strategy=capture(own, str(context.run_config["capture"])),
+        strategy=capture(strategy, str(context.run_config["capture"])),
     )
     adding = SecAggPlusWorkflow(num_shares=3, reconstruction_threshold=2, max_weight=10, timeout=300)
     watched = Watched(grid, Path(str(context.run_config["received"])))

@@ -1,0 +1,124 @@
+"""What is certified about a setting, and what contradicts it.
+
+A setting's certificate must hold in each of its cells: of a quantity that every finished cell bounds, the loosest of
+the cells' bounds counts. A certificate binds every attacker. Where the lower end of an estimate exceeds a certified
+upper bound on the same quantity in the same cell, the certificate, its assumptions or the run is broken (or, once in
+forty estimates of an attacker who just reaches the bound, it is chance). Such a bound is never called proved, and both
+figures are shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from fedveil.core.figures import Estimate
+from fedveil.report.settings import Setting
+from fedveil.studies.model import StatedCertificate, weakest_certificates
+from fedveil.studies.results import CellResult
+
+_MEASURES = {
+    "accuracy": "accuracy",
+    "advantage": "advantage",
+    "balanced accuracy": "balanced_accuracy",
+    "information (bits)": "mutual_information_bits",
+    "accuracy, sender unknown": "accuracy",
+    "information (bits), sender unknown": "mutual_information_bits",
+}
+"""The quantities of certificates that attackers are measured by, with the measures' names; a study's attackers do not
+know the sender."""
+
+_BITS, _ACCURACY = "information (bits)", "accuracy"
+"""What a rate certificate bounds for every observer, one who knows the sender included."""
+
+_DEALT = "people dealt to senders at random"
+"""The assumption of a rate certificate that the sender says nothing about a person."""
+
+
+class Contradiction(NamedTuple):
+    """What was read, by which attacker, in which seed's cell, against which bound."""
+
+    quantity: str
+    bound: float
+    attacker: str
+    seed: int
+    read: Estimate
+
+
+class CertifiedRate(NamedTuple):
+    """What the length of a setting's code certifies: bits about an attribute, and by Fano's inequality an accuracy.
+
+    `dealt` says whether this assumes that people are dealt to senders at random.
+    """
+
+    setting: Setting
+    bits: float
+    accuracy: float
+    dealt: bool
+
+
+def certificates_of(setting: Setting, attribute: str) -> list[StatedCertificate]:
+    """Return what holds in every finished cell: of each quantity that all bound, the loosest of their bounds."""
+    return weakest_certificates([cell.result.binding_certificates(attribute) for cell in setting.cells])
+
+
+def bound_on_balanced_accuracy(setting: Setting, attribute: str) -> float | None:
+    """Return what no attacker's balanced accuracy can exceed, four digits, rounded to the safe side: up."""
+    for certificate in certificates_of(setting, attribute):
+        if (certificate.quantity, certificate.direction) == ("balanced accuracy", "upper"):
+            return math.ceil(round(certificate.bound * 1e4, 6)) / 1e4
+    return None
+
+
+def contradictions(setting: Setting, attribute: str) -> list[Contradiction]:
+    """Return for each certified quantity the attacker who exceeds its bound most, over all cells and attackers."""
+    worst: dict[str, Contradiction] = {}
+    for cell in setting.cells:
+        for certificate in cell.result.binding_certificates(attribute):
+            measure = _MEASURES.get(certificate.quantity)
+            if measure is None or certificate.direction != "upper":
+                continue
+            for name, read in _readings(cell, attribute, measure):
+                before = worst.get(certificate.quantity)
+                excess = read.low - certificate.bound
+                if excess > 0 and (before is None or excess > before.read.low - before.bound):
+                    worst[certificate.quantity] = Contradiction(
+                        certificate.quantity, certificate.bound, name, cell.seed, read
+                    )
+    return list(worst.values())
+
+
+def certified_rates(settings: Sequence[Setting], attribute: str) -> list[CertifiedRate]:
+    """Return settings all of whose cells have a rate certificate that nothing contradicts; the loosest bounds count."""
+    rates = []
+    for setting in settings:
+        by_cell = [_rate(cell, attribute) for cell in setting.cells]
+        bounds = [bounds for bounds in by_cell if bounds is not None]
+        if bounds and len(bounds) == len(by_cell) and not contradictions(setting, attribute):
+            bits, accuracies, dealt = zip(*bounds, strict=True)
+            rates.append(CertifiedRate(setting, max(bits), max(accuracies), any(dealt)))
+    return rates
+
+
+def _readings(cell: CellResult, attribute: str, measure: str) -> Iterable[tuple[str, Estimate]]:
+    """Yield what each attacker reads, with its name, where it has an interval; those beside the panel included."""
+    judged = cell.result.leakage.get(attribute)
+    panel = () if judged is None else judged.attackers
+    for attacker in (*panel, *cell.result.beside_panel(attribute).values()):
+        read = getattr(attacker, measure)
+        if math.isfinite(read.estimate) and math.isfinite(read.low):
+            yield attacker.name, read
+
+
+def _rate(cell: CellResult, attribute: str) -> tuple[float, float, bool] | None:
+    """Return bits, accuracy, and whether people are assumed to be dealt at random; None without a rate certificate."""
+    certificates = {
+        certificate.quantity: certificate
+        for certificate in cell.result.binding_certificates(attribute)
+        if certificate.direction == "upper" and certificate.method.startswith("rate certificate")
+    }
+    if _BITS not in certificates:
+        return None
+    accuracy = certificates[_ACCURACY].bound if _ACCURACY in certificates else 1.0
+    return certificates[_BITS].bound, accuracy, bool(certificates[_BITS].assumptions.get(_DEALT))

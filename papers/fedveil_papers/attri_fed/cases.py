@@ -1,0 +1,320 @@
+"""One method of an Attri-Fed study: trained on its participants, judged on test people, and its figures read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fedveil.attacks.cotrained import judge_cotrained
+from fedveil.attacks.judgement import AttackerFigures
+from fedveil.config import parts
+from fedveil.core.arrays import FloatArray
+from fedveil.core.errors import InputError
+from fedveil.core.randomness import numpy_generator
+from fedveil.data import AttributeData, Split, load
+from fedveil.federation import Federation
+from fedveil.federation.release import release, senders
+from fedveil.federation.run import Run
+from fedveil.games import Game
+from fedveil.games.attri_fed import AttriFed
+from fedveil.rate.measuring import WEAK, Measured, Released, Sent, measure, server_panel
+from fedveil.shields.message import Kind
+from fedveil.shields.shield import Identity, Shield
+from fedveil.studies.units import Report
+from fedveil_papers.attri_fed.dp_training import DPTraining, accuracy_of, released_by
+from fedveil_papers.experiment import Part
+from fedveil_papers.rows import Figure
+
+_ROUNDS = 30
+"""Rounds of games that do not set a number themselves."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to send representations.
+
+    Attributes:
+        name: what its rows are called.
+        game: settings of `games.AttriFed`; or, with "kind", of another game (representations as they are, no code).
+        dp: settings of DP-SGD on each participant in place of a game.
+        shield: with "kind": on representations, or on the input, as drop-columns is (the oracle for tables).
+        data: further options of the data source (greyscale is the oracle for images).
+    """
+
+    name: str
+    game: dict[str, Any] = field(default_factory=dict)
+    dp: dict[str, Any] | None = None
+    shield: dict[str, Any] | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A method after training.
+
+    Attributes:
+        data: the records, with so many for training as the participants hold.
+        released: what people send.
+        networks: the sizes of the method's networks, "light" or "paper".
+        outputs: what the head computes from exactly this, by split; None where the head reads something else: with a
+            shield in between, or with a head for every participant.
+        shield: what acts on what is sent.
+        privatiser: what the game's own adversary reads: weak, since the encoder was trained to fool it.
+        spent: ε of DP-SGD by accountant.
+    """
+
+    data: AttributeData
+    released: Released
+    networks: str
+    outputs: dict[Split, FloatArray] | None
+    shield: Shield
+    privatiser: AttackerFigures | None = None
+    spent: dict[str, float] | None = None
+
+    def figures(self, measured: Measured) -> dict[str, Any]:
+        """Return a cell's figures as JSON values; "weak" is what the paper's protocol would report."""
+        network = next(attacker for attacker in measured.stranger.attackers if attacker.name == WEAK)
+        weak = {"network": _accuracies(network), "privatiser": self.privatiser and _accuracies(self.privatiser)}
+        spent = {} if self.spent is None else {"spent": self.spent}
+        return {"facts": dict(self.data.facts), **measured.as_dict(), "weak": weak, **spent}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One method with so many participants, to be trained and judged.
+
+    Attributes:
+        kind: of the experiment.
+        data: "source", "target", "attribute", "options" and "test", as in `MethodComparison`.
+        method: what is trained.
+        point: the values of what varies.
+        game: all settings of the method's game.
+        participants, samples: how many devices, and training records of each.
+        panel: attackers that are retrained on what is sent.
+        seed: all randomness derives from it.
+    """
+
+    kind: str
+    data: dict[str, Any]
+    method: Method
+    point: dict[str, Any]
+    game: dict[str, Any]
+    participants: int
+    samples: int
+    panel: str
+    seed: int
+
+    @classmethod
+    def of(cls, payload: Mapping[str, Any]) -> Case:
+        """Return it from JSON values."""
+        return cls(**{**payload, "method": Method(**payload["method"])})
+
+    @property
+    def attribute(self) -> str:
+        """The private attribute."""
+        return str(self.data["attribute"])
+
+    @property
+    def loading(self) -> str:
+        """What its data depend on, as JSON."""
+        options = {**self.data.get("options", {}), **self.method.data}
+        return json.dumps(
+            [
+                *(self.data["source"], self.data["target"], self.attribute, options, self.data.get("test")),
+                *(self.participants * self.samples, self.seed),
+            ],
+            sort_keys=True,
+        )
+
+    def part(self, task: str) -> Part:
+        """Return the case as a part, measured by a task."""
+        settings = {
+            "kind": self.kind,
+            "data": self.data,
+            "game": self.game,
+            "dp": self.method.dp,
+            "shield": self.method.shield,
+            "more": self.method.data,
+            "participants": self.participants,
+            "samples": self.samples,
+            "panel": self.panel,
+            "seed": self.seed,
+        }
+        words = [f"{self.participants} participants", *(f"{name} {value}" for name, value in self.point.items())]
+        return Part(settings, task, f"{self.method.name}: {', '.join(words)}", asdict(self), self.loading)
+
+    def trainer(self) -> Game | DPTraining:
+        """Return the game, or the settings of DP-SGD, checked."""
+        where = f"experiment: method {self.method.name!r}"
+        if self.method.dp is not None:
+            training: DPTraining = parts.make(DPTraining, self.method.dp, where)
+            return training
+        settings = {name: value for name, value in self.game.items() if name != "kind"}
+        game_class = parts.game_class(str(self.game.get("kind", "attri-fed")))
+        game: Game = parts.make(game_class, {"attribute": self.attribute, **settings}, where)
+        return game
+
+    def shield(self) -> Shield:
+        """Return the shield, checked; the identity where there is none."""
+        if self.method.shield is None:
+            return Identity()
+        settings = {name: value for name, value in self.method.shield.items() if name != "kind"}
+        where = f"experiment: method {self.method.name!r}: shield"
+        shield: Shield = parts.make(parts.shield_class(str(self.method.shield["kind"])), settings, where)
+        return shield
+
+    def train(self) -> Trained:
+        """Train the method on the participants."""
+        data, trainer, shield = _load(self.loading), self.trainer(), self.shield()
+        federation = Federation(data, devices=self.participants, seed=self.seed, shield=shield)
+        if isinstance(trainer, DPTraining):
+            rows = [federation.partition.device(device) for device in range(self.participants)]
+            values, owners, logits = released_by(trainer, data, rows, self.seed)
+            released = Released(values, owners, accuracy_of(logits, data), trainer.reach, dealt_at_random=True)
+            return Trained(data, released, trainer.networks, None, shield, spent=trainer.spent(len(rows[0])))
+        run = federation.play(trainer, rounds=_ROUNDS)
+        outputs = None
+        if isinstance(trainer, AttriFed) and self.method.shield is None:
+            released = Released.of_run(run, trainer.reach if trainer.compresses else None, seed=self.seed)
+            outputs = {split: release(run, split, Kind.OUTPUT) for split in Split}
+        else:
+            # What a shield sends fits no code, and the game's own head was never trained on it: it is sent as floats,
+            # and a head is trained on what really leaves.
+            assert data.y is not None
+            (utility,) = run.fit_head(data.y.name, seed=self.seed)
+            values = {split: run.release(split) for split in Split}
+            released = Released(values, {split: senders(run, split) for split in Split}, utility.accuracy, None)
+        networks = trainer.networks if isinstance(trainer, AttriFed) else "light"
+        return Trained(data, released, networks, outputs, shield, _privatiser(run, self.attribute))
+
+    def judge(self, trained: Trained) -> Measured:
+        """Judge what is sent by the panel, joined by the paper's weak attacker and one as large as the privatiser."""
+        attackers = server_panel(self.panel, trained.networks)
+        return measure(trained.released, trained.data, self.attribute, attackers=attackers, seed=self.seed)
+
+
+def measure_method(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """Train and judge one case: the task of a part."""
+    case = Case.of(payload)
+    trained = case.train()
+    report.progress(0.5, "attacks")
+    return trained.figures(case.judge(trained))
+
+
+@lru_cache(maxsize=2)
+def _load(loading: str) -> AttributeData:
+    """Load the data as flat vectors, with so many training records, drawn at random."""
+    source, target, attribute, options, most_test_records, records, seed = json.loads(loading)
+    data = load(source, target=target, sensitive=attribute, seed=seed, **options)
+    train, test = data.rows(Split.TRAIN), data.rows(Split.TEST)
+    if len(train) < records:
+        raise InputError(
+            f"experiment: {source} has {len(train)} training records, {records} are needed; choose fewer participants"
+        )
+    rng = numpy_generator(seed, "attri-fed", "records")
+    chosen = [rng.choice(train, records, replace=False), data.rows(Split.VALIDATION)]
+    few = most_test_records is not None and most_test_records < len(test)
+    chosen.append(rng.choice(test, most_test_records, replace=False) if few else test)
+    taken = data.take(np.sort(np.concatenate(chosen)))
+    if taken.x.ndim == 2:  # a table keeps the names of its columns, some of which the oracle drops
+        return taken
+    return replace(taken, x=np.ascontiguousarray(taken.x.reshape(len(taken), -1)))
+
+
+def _privatiser(run: Run, attribute: str) -> AttackerFigures | None:
+    try:
+        return judge_cotrained(run, attribute)
+    except InputError:  # this game trains no adversary
+        return None
+
+
+def _accuracies(figures: AttackerFigures) -> dict[str, Any]:
+    return {
+        "attacker": figures.name,
+        "accuracy": figures.accuracy.as_dict(),
+        "balanced_accuracy": figures.balanced_accuracy.as_dict(),
+    }
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What an attacker reads; `bits` is the information that was measured, where it was."""
+
+    attacker: str
+    accuracy: Figure | None
+    balanced_accuracy: Figure | None
+    bits: Figure | None = None
+
+    @classmethod
+    def of(cls, figures: Mapping[str, Any]) -> Reading:
+        """Return it from JSON values."""
+        names = ("accuracy", "balanced_accuracy", "bits")
+        return cls(figures["attacker"], *(Figure.of(figures.get(name)) for name in names))
+
+    @property
+    def leakage(self) -> dict[str, Figure | None]:
+        """The figures as a row names them."""
+        leakage = {"accuracy": self.accuracy, "balanced_accuracy": self.balanced_accuracy}
+        return leakage if self.bits is None else {**leakage, "mutual_information_bits": self.bits}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The figures of one case.
+
+    Attributes:
+        method, participants, point: which case.
+        accuracy: of the task.
+        stranger, server: what attackers read who do not know the sender, and who do.
+        weak: what the weak attackers read: "network" and "privatiser"; None where there is none.
+        sent: what sending takes.
+        certified: the most bits that what is sent can reveal, by observer; empty where nothing is coded.
+        spent: ε of DP-SGD by accountant, where it was used.
+        figures: all figures as JSON values.
+    """
+
+    method: str
+    participants: int
+    point: Mapping[str, Any]
+    accuracy: Figure | None
+    stranger: Reading
+    server: Reading
+    weak: Mapping[str, Reading | None]
+    sent: Sent
+    certified: Mapping[str, float]
+    spent: Mapping[str, float] | None
+    figures: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, case: Case, figures: Mapping[str, Any]) -> Cell:
+        """Return it from a part's figures."""
+        return cls(
+            case.method.name,
+            case.participants,
+            case.point,
+            Figure.of(figures["accuracy"]),
+            Reading.of(figures["stranger"]),
+            Reading.of(figures["server"]),
+            {name: None if weak is None else Reading.of(weak) for name, weak in figures["weak"].items()},
+            Sent(**figures["sent"]),
+            {observer: float(certificate["bound"]) for observer, certificate in figures["certificates"].items()},
+            figures.get("spent"),
+            figures,
+        )
+
+    @property
+    def readings(self) -> dict[tuple[str, str], Reading]:
+        """Every attacker's reading by the attacker's kind and by what the observer knows."""
+        readings = {("retrained", "sender unknown"): self.stranger, ("retrained", "sender known"): self.server}
+        kinds = {"network": "small network (weak)", "privatiser": "cotrained"}
+        weak = {(kinds[name], "sender unknown"): reading for name, reading in self.weak.items() if reading is not None}
+        return {**readings, **weak}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all figures, beginning with which case they belong to."""
+        return {"method": self.method, "participants": self.participants, **self.point, **self.figures}

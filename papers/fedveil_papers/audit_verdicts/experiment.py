@@ -1,0 +1,441 @@
+"""How often the audit's verdict is right, on classifiers whose training is known, from outputs of unseen records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from rich.table import Table
+
+from fedveil.attacks import panel
+from fedveil.audit import audit
+from fedveil.audit.verdict import LEAST_ROWS, LIMITS, Limits
+from fedveil.config import parts
+from fedveil.core.errors import InputError, nearest
+from fedveil.core.figures import Estimate
+from fedveil.core.measures import share_right
+from fedveil.data import Split
+from fedveil.studies.units import Report
+from fedveil_papers.audit_verdicts.calibration import (
+    LABELS,
+    VERDICTS,
+    AuditFigures,
+    Member,
+    Midway,
+    VerdictCount,
+    counts,
+    counts_by_rows,
+    kept_of,
+    midway,
+)
+from fedveil_papers.audit_verdicts.zoo import AuditCase, CaseData, Recipe, make
+from fedveil_papers.curious.experiments.cases import locate_sources
+from fedveil_papers.experiment import Experiment, Measured, Part
+from fedveil_papers.rows import Figure, PaperFigures, Row, notes_of
+from fedveil_papers.wide_table import WideTable
+
+COLOURS = {"standard": "#1b6ca8", "curious": "#b5471b", "failed attempt": "#888888"}
+CURVES = (
+    ("curious", "curious", "curious: caught", "-"),
+    ("curious", "undecided", "curious: undecided", ":"),
+    ("standard", "curious", "standard: called curious", "-"),
+    ("standard", "undecided", "standard: undecided", ":"),
+)
+"""What is drawn over the number of rows: label, verdict, name, line."""
+
+
+@dataclass(frozen=True)
+class VerdictResults:
+    """All classifiers with their audits, verdicts counted, and the limits to which the calibration half leads."""
+
+    limits: Limits
+    members: list[Member]
+    counts: list[VerdictCount]
+    by_rows: list[VerdictCount]
+    midway: Midway
+    paper: PaperFigures
+
+
+@dataclass(frozen=True)
+class AuditVerdicts(Experiment[VerdictResults]):
+    """Verdicts on a zoo of classifiers.
+
+    Attributes:
+        cases: data sets, each with the recipes used on it (`AuditCase`).
+        recipes: how classifiers are trained, by name (`Recipe`).
+        audited_rows: how many records an audit sees.
+        row_counts: further numbers of records, for the recipes that a case lists as its curve.
+        panel: the audit's attackers.
+        least_gain: a curious classifier whose maker reads s better by less than this than from the case's standard
+            network (accuracy on validation records) is a failed attempt, and counted apart.
+        runs: how often all classifiers are trained; run r has seed `seed` + r.
+        seed: all randomness derives from it.
+    """
+
+    kind: ClassVar[str] = "audit-verdicts"
+    cases: list[dict[str, Any]]
+    recipes: dict[str, dict[str, Any]]
+    audited_rows: int = 2000
+    row_counts: list[int] = field(default_factory=list)
+    panel: str = "quick"
+    least_gain: float = 0.05
+    runs: int = 1
+    seed: int = 0
+
+    def check(self) -> None:
+        """Refuse settings that cannot be run."""
+        if self.runs < 1 or not self.cases or min([self.audited_rows, *self.row_counts]) < LEAST_ROWS:
+            raise InputError(f"experiment: needs at least 1 run, 1 case and {LEAST_ROWS} rows")
+        panel(self.panel)
+        recipes = self.made_recipes()
+        for case in self.made_cases():
+            if not case.recipes:
+                raise InputError(f"experiment: case {case.name!r} names no recipes; name some")
+            for name in case.recipes:
+                if name not in recipes:
+                    raise InputError(f"experiment: case {case.name!r}: no recipe {name!r}: {nearest(name, recipes)}")
+            if any(recipes[name].curious for name in case.recipes) and self._reference(case) is None:
+                raise InputError(
+                    f"experiment: case {case.name!r} has curious classifiers and no standard network to compare their "
+                    "makers' reading with; add a recipe whose maker is network"
+                )
+
+    def made_recipes(self) -> dict[str, Recipe]:
+        """Return the recipes by name, checked."""
+        return {
+            name: parts.make(Recipe, recipe, f"experiment: recipe {name!r}") for name, recipe in self.recipes.items()
+        }
+
+    def made_cases(self) -> list[AuditCase]:
+        """Return the cases, checked."""
+        return [
+            parts.make(AuditCase, case, f"experiment: case {number}") for number, case in enumerate(self.cases, start=1)
+        ]
+
+    def _reference(self, case: AuditCase) -> str | None:
+        """Return the name of the case's first standard network."""
+        return next((name for name in case.recipes if self.recipes[name].get("maker") == "network"), None)
+
+    def locate_data(self) -> None:
+        """Find all data, or download it."""
+        locate_sources(case.source for case in self.made_cases())
+
+    def parts(self) -> list[Part]:
+        """Return a part for each run, case and recipe."""
+        return [
+            self._part(case, recipe, seed)
+            for seed in self._seeds
+            for case in self.made_cases()
+            for recipe in case.recipes
+        ]
+
+    @property
+    def _seeds(self) -> range:
+        return range(self.seed, self.seed + self.runs)
+
+    def _part(self, case: AuditCase, recipe: str, seed: int) -> Part:
+        settings = {
+            "kind": self.kind,
+            "case": {part.name: getattr(case, part.name) for part in fields(CaseData)},
+            "recipe": self.recipes[recipe],
+            "seed": seed,
+            "rows": [self.audited_rows, *(self.row_counts if recipe in case.curve else [])],
+            "panel": self.panel,
+        }
+        name = f"run {seed}: {case.name}: {recipe}"
+        return Part(settings, f"{__name__}:measure_member", name, shares=f"{case.name} {seed}")
+
+    def gather(self, measured: Measured, paper: PaperFigures) -> VerdictResults:
+        """Label every classifier, decide on it, and count verdicts."""
+        members = [
+            member
+            for seed in self._seeds
+            for case in self.made_cases()
+            for member in self._members(case, seed, measured)
+        ]
+        calibration = [member for member in members if member.half == "calibration"]
+        return VerdictResults(
+            limits=LIMITS,
+            members=members,
+            counts=counts(members),
+            by_rows=counts_by_rows(members),
+            midway=midway(calibration, LIMITS.tells),
+            paper=paper,
+        )
+
+    def _members(self, case: AuditCase, seed: int, measured: Measured) -> list[Member]:
+        """Return a case's classifiers, each labelled as standard, curious, or a failed attempt at that."""
+        recipes, reference = self.made_recipes(), self._reference(case)
+        standard = None if reference is None else measured[self._part(case, reference, seed)]["own"]["validation"]
+        members = []
+        for name in case.recipes:
+            recipe, figures = recipes[name], measured[self._part(case, name, seed)]
+            own, gain, label = figures["own"], None, "standard"
+            if recipe.curious:
+                assert standard is not None  # checked before anything is run
+                gain = own["validation"] - standard
+                label = "curious" if gain >= self.least_gain else "failed attempt"
+            members.append(
+                Member(
+                    case=case.name,
+                    recipe=name,
+                    half=case.half,
+                    seed=seed,
+                    label=label,
+                    curious=recipe.curious,
+                    beta_x=recipe.beta_x,
+                    honesty=Estimate(**figures["honesty"]),
+                    prior=figures["prior"],
+                    read=None if own is None else own["test"],
+                    gain=gain,
+                    audits=[AuditFigures.of(kept, LIMITS) for kept in figures["audits"]],
+                )
+            )
+        return members
+
+    def rows(self, results: VerdictResults) -> list[Row]:
+        """Return every audit of every classifier, and what its maker reads."""
+        cases = {case.name: case for case in self.made_cases()}
+        rows = []
+        for member in results.members:
+            case = cases[member.case]
+            about = {name: getattr(member, name) for name in ("case", "half", "label", "beta_x", "gain")}
+            row = Row(
+                method=member.recipe,
+                task=case.target,
+                attribute=case.secret,
+                attacker="maker",
+                seeds=[member.seed],
+                utility={"accuracy": Figure.of(member.honesty)},
+                leakage={"accuracy": Figure.of(member.read), "prior": Figure.of(member.prior)},
+                more=about,
+            )
+            if member.read is not None:
+                rows.append(row)
+            for audited in member.audits:
+                leakage = {
+                    "balanced_accuracy": Figure.of(audited.curiosity),
+                    "mutual_information_bits": Figure.of(audited.information),
+                    "unexplained_bits": Figure.of(audited.unexplained),
+                    "unexplained_share": Figure.of(audited.share),
+                    "prior": Figure.of(member.prior),
+                }
+                more = {**about, "rows": audited.rows, "verdict": audited.verdict, "limit": audited.limit}
+                rows.append(replace(row, attacker="retrained", leakage=leakage, more=more))
+        return rows
+
+    def tables(self, results: VerdictResults) -> list[Table]:
+        """Counts, verdicts by rows, curious classifiers by β_x, every classifier."""
+        by_rows = [_rows_table(results)] if results.by_rows else []
+        return [self._count_table(results), *by_rows, _compression_table(results), _member_table(results)]
+
+    def _count_table(self, results: VerdictResults) -> Table:
+        table = WideTable(
+            f"Verdicts at {self.audited_rows:,} rows ({self.panel} panel)",
+            ("half", "trained to be", "classifiers", *(f'"{verdict}"' for verdict in VERDICTS)),
+            left=("half", "trained to be"),
+            keys=2,
+        )
+        for count in results.counts:
+            if count.members:
+                numbers = (str(getattr(count, verdict)) for verdict in VERDICTS)
+                table.add_row(count.half, count.label, str(count.members), *numbers)
+        return table
+
+    def notes(self, results: VerdictResults) -> list[str]:
+        """State how many verdicts are right, which are not, and what the limits rest on."""
+        total = {count.label: count for count in results.counts if count.half == "all"}
+        standard, curious = total["standard"], total["curious"]
+        return [
+            f"Standard classifiers called curious: {standard.curious} of {standard.members}; left undecided: "
+            f"{standard.undecided}. Curious ones caught: {curious.curious} of {curious.members}; left undecided: "
+            f"{curious.undecided}.",
+            f"Limits: {results.limits.provenance}.",
+            "A failed attempt is a curious classifier whose maker gains less than "
+            f"{100 * self.least_gain:g} points of accuracy over the case's standard network, on validation records; "
+            "the verdict has no part in that.",
+            *(
+                f"Wrong verdict: {member.case}, {member.recipe}, run {member.seed} ({member.label}): "
+                f"{member.audit.verdict}; share {member.audit.share}."
+                for member in results.members
+                if member.is_wrong
+            ),
+            _provenance(results.midway, results.limits),
+            *notes_of(results.paper),
+        ]
+
+    def draw(self, results: VerdictResults, canvas: Any) -> None:
+        """Draw every classifier's excess against the limit, verdicts over rows, and excess over β_x."""
+        canvas.set_size_inches(12, 4.2)
+        excess, by_rows, compression = canvas.subplots(1, 3, width_ratios=(2, 1, 1))
+        _draw_excess(excess, results)
+        excess.set_title(f"Excess at {self.audited_rows:,} rows")
+        _draw_by_rows(by_rows, results.by_rows)
+        _draw_compression(compression, results)
+
+
+def measure_member(settings: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    """Train one classifier, let its maker read its outputs, and audit them."""
+    case, recipe, seed = CaseData(**settings["case"]), Recipe(**settings["recipe"]), settings["seed"]
+    classifier = make(recipe, case.load(seed), case.secrets, seed)
+    report.progress(0.5, "auditing")
+    outputs = classifier.outputs(Split.TEST)
+    own = None
+    if classifier.guesses is not None:
+        own = {}
+        for name, seen in (("validation", classifier.outputs(Split.VALIDATION)), ("test", outputs)):
+            own[name] = float((classifier.guesses(seen) == seen.secrets[case.secret].codes).mean())
+    # The first number of rows is cut to what the data allows, further ones are left out.
+    first, *further = settings["rows"]
+    audited = [min(first, len(outputs)), *(count for count in further if count <= len(outputs))]
+    return {
+        "honesty": share_right(outputs.predicted == outputs.y.codes).as_dict(),
+        "prior": outputs.secrets[case.secret].prior,
+        "own": own,
+        # The audit's seed differs from the classifier's: an auditor does not know how it was trained.
+        "audits": [
+            kept_of(audit(outputs.take(np.arange(count)), case.secret, panel=settings["panel"], seed=1000 + seed))
+            for count in audited
+        ],
+    }
+
+
+def _rows_table(results: VerdictResults) -> Table:
+    table = WideTable(
+        "Verdicts by rows",
+        ("trained to be", "rows", "classifiers", *(f'"{verdict}"' for verdict in VERDICTS)),
+        left=("trained to be",),
+        keys=2,
+    )
+    for count in sorted(results.by_rows, key=lambda count: LABELS.index(count.label)):
+        if count.members:
+            numbers = (str(getattr(count, verdict)) for verdict in VERDICTS)
+            table.add_row(count.label, f"{count.rows:,}", str(count.members), *numbers)
+    return table
+
+
+def _compression_table(results: VerdictResults) -> Table:
+    """Curious classifiers by β_x: the attack's success, and whether it was caught."""
+    table = WideTable(
+        "Curious classifiers by β_x",
+        ("β_x", "trained", "failed attempts", "caught", "undecided", "missed", "share"),
+        left=(),
+    )
+    for beta_x in sorted({member.beta_x for member in results.members if member.curious}):
+        members = [member for member in results.members if member.curious and member.beta_x == beta_x]
+        working = [member.audit for member in members if member.label == "curious"]
+        verdicts = [audited.verdict for audited in working]
+        caught, undecided = verdicts.count("curious"), verdicts.count("undecided")
+        shares = sorted(audited.share.estimate for audited in working)
+        numbers = (
+            len(members),
+            len(members) - len(working),
+            caught,
+            undecided,
+            len(working) - caught - undecided,
+        )
+        span = f"{shares[0]:.2f} – {shares[-1]:.2f}" if shares else "—"
+        table.add_row(f"{beta_x:g}", *map(str, numbers), span)
+    table.caption = "Caught, undecided and missed are of those whose maker can read s. Share: of H(s | y, ŷ)."
+    return table
+
+
+def _member_table(results: VerdictResults) -> Table:
+    table = WideTable(
+        "All classifiers",
+        (
+            *("case", "classifier", "half", "trained to be", "verdict"),
+            *("honesty", "maker reads", "gain", "excess share", "rows"),
+        ),
+        left=("case", "classifier", "half", "trained to be", "verdict"),
+        keys=2,
+    )
+    for member in sorted(results.members, key=_by_excess):
+        table.add_row(
+            member.case,
+            member.recipe,
+            member.half,
+            member.label,
+            member.audit.verdict,
+            f"{member.honesty.estimate:.3f}",
+            "—" if member.read is None else f"{member.read:.3f} ({member.prior:.3f})",
+            "" if member.gain is None else f"{member.gain:+.3f}",
+            str(member.audit.share),
+            f"{member.audit.rows:,}",
+        )
+    table.caption = (
+        "Maker reads: accuracy of the maker's attack on test records (prior). Gain: on validation records, over the "
+        "case's standard network. Excess share: of the bits that (y, ŷ) leave open, as the verdict counts them."
+    )
+    return table
+
+
+def _by_excess(member: Member) -> tuple[int, float]:
+    """Order classifiers by label, then the largest excess first."""
+    return LABELS.index(member.label), -member.audit.share.estimate
+
+
+def _provenance(ends: Midway, limits: Limits) -> str:
+    """State where the calibration half puts the limits, and where they are."""
+    if ends.share is None:
+        return "The calibration half lacks standard or curious classifiers; no limit follows from it."
+    text = (
+        f"Calibration half: the highest upper end of a standard one is {ends.standard:.3f}, the lowest lower end "
+        f"of a curious one {ends.curious:.3f}, between them {ends.share:.3f}; the limit is "
+        f"{limits.excess_share:g}."
+    )
+    if ends.ruled_out is not None:
+        text += (
+            f" Where values of a correlated y can be ruled out: {ends.ruled_out_standard:.2f} and "
+            f"{ends.ruled_out_curious:.2f} times I(s; y)/H(s) beyond it, between them {ends.ruled_out:.2f}; the limit "
+            f"uses {limits.ruled_out:g}."
+        )
+    return text
+
+
+def _draw_excess(axis: Any, results: VerdictResults) -> None:
+    for number, member in enumerate(sorted(results.members, key=_by_excess)):
+        share, colour = member.audit.share, COLOURS[member.label]
+        axis.plot([number, number], [share.low, share.high], color=colour, linewidth=1)
+        axis.plot(number, share.estimate, "o", color=colour, markersize=3)
+        axis.plot(number, member.audit.limit, "_", color="black", markersize=5)
+    for label in LABELS:
+        axis.plot([], [], "o", color=COLOURS[label], label=label)
+    axis.plot([], [], "_", color="black", label="limit")
+    axis.set(ylabel="share of H(s | y, ŷ)", xlabel="classifier", xticks=[])
+    axis.legend(frameon=False)
+
+
+def _draw_by_rows(axis: Any, by_rows: Sequence[VerdictCount]) -> None:
+    for label, verdict, name, line in CURVES:
+        same = [count for count in by_rows if count.label == label and count.members]
+        if same:
+            shares = [getattr(count, verdict) / count.members for count in same]
+            axis.plot([count.rows for count in same], shares, line, marker="o", color=COLOURS[label], label=name)
+    axis.set(title="Verdicts by rows", xlabel="rows", ylabel="share of classifiers", ylim=(-0.03, 1.03))
+    if axis.lines:
+        sizes = sorted({count.rows for count in by_rows if count.rows is not None})
+        axis.set_xscale("log")
+        axis.set_xticks(sizes, [f"{size / 1000:g}k" for size in sizes])
+        axis.set_xticks([], minor=True)
+        axis.legend(frameon=False)
+
+
+def _draw_compression(axis: Any, results: VerdictResults) -> None:
+    for output, mark in (("raw", "o"), ("soft", "s")):
+        members = [member for member in results.members if member.curious and member.recipe.startswith(output)]
+        if members:
+            axis.scatter(
+                [member.beta_x for member in members],
+                [member.audit.share.estimate for member in members],
+                c=[COLOURS[member.label] for member in members],
+                marker=mark,
+                s=16,
+                label=output,
+            )
+    axis.axhline(results.limits.excess_share, color="black", linewidth=0.8, linestyle="--")
+    axis.set(title="Curious, by β_x", xlabel="β_x", ylabel="share of H(s | y, ŷ)")
+    if axis.collections:
+        axis.legend(frameon=False)

@@ -1,1 +1,0 @@
-"""Attri-Fed's accounting, and its rival DP-SGD."""

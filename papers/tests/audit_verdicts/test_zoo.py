@@ -1,0 +1,39 @@
+"""Classifiers whose training is known: every maker's outputs, and what an audit of outputs cannot tell."""
+
+import numpy as np
+import pytest
+from curious_settings import AUDIT_CASE
+from fedveil_papers.audit_verdicts.zoo import AuditCase, Recipe, make
+
+from fedveil.audit import Outputs, audit
+from fedveil.core.errors import InputError
+from fedveil.data import Attribute, Split
+
+
+@pytest.mark.parametrize("maker", ["hard-mixture", "regularised", "devices", "server", "distilled", "forest"])
+def test_every_maker_gives_probabilities_or_scores_of_the_test_records(maker):
+    data = AuditCase(**{**AUDIT_CASE, "options": {"n": 1100, "bits": 0.9}}).load(0)
+    output = "raw" if maker in ("devices", "server") else "soft"
+    classifier = make(Recipe(maker, output=output, epochs=6, beta_y=0.6, beta_s=0.4), data, ("u",), 0)
+    outputs = classifier.outputs(Split.TEST)
+    assert outputs.raw == (output == "raw")
+    assert (outputs.y.codes == data.y.codes[data.rows(Split.TEST)]).all()
+    assert (outputs.secrets["u"].codes == data.attributes["u"].codes[data.rows(Split.TEST)]).all()
+    assert (outputs.predicted == outputs.y.codes).mean() > 0.55
+    assert (classifier.guesses is None) == (maker == "forest")
+
+
+def test_a_recipe_cannot_hide_more_than_the_case_has():
+    data = AuditCase(**AUDIT_CASE).load(0)
+    with pytest.raises(InputError, match="hides 2 attributes"):
+        make(Recipe("parameterised", secrets=2), data, ("u",), 0)
+
+
+def test_a_grade_of_the_target_itself_is_taken_for_a_plot():
+    """A limit of any audit by outputs: if s grades what y asks about, every good score for y tells it."""
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=3000)
+    y, s = (truth > 0).astype(np.int64), (np.abs(truth) > 0.67).astype(np.int64)
+    score = np.stack([-2 * truth, 2 * truth], axis=1)
+    outputs = Outputs(score, True, Attribute("y", y, ("0", "1")), {"s": Attribute("s", s, ("near", "far"))})
+    assert audit(outputs, panel="boosting").verdict == "curious"
