@@ -24,7 +24,7 @@ from fedveil.certificates.certificate import Direction
 from fedveil.config.cells import Cell
 from fedveil.core.errors import InputError
 from fedveil.core.figures import Estimate
-from fedveil.federation.rounds import RoundRecord
+from fedveil.federation.progress import RoundRecord
 from fedveil.federation.utility import Utility
 from fedveil.studies.model import (
     FORMAT,

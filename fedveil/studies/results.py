@@ -15,7 +15,7 @@ from fedveil.config.cells import Cell
 from fedveil.core.errors import InputError, nearest
 from fedveil.core.figures import Estimate
 from fedveil.core.randomness import numpy_generator
-from fedveil.federation.rounds import RoundRecord
+from fedveil.federation.progress import RoundRecord
 from fedveil.studies.frontier import Frontier, Point
 from fedveil.studies.model import CellConfig, CellFigures, JsonObject, StudyFacts
 from fedveil.studies.reading import (
