@@ -160,7 +160,7 @@ class Judgement:
         """Return what the figures mean, as sentences."""
         worst, chance = self.worst, 1 / len(self.classes)
         p_value = f"p = {self.adjusted_p_value:.2g}" if self.adjusted_p_value > 1e-12 else "p < 1e-12"
-        chosen = "of its kind and the panel's the stronger" if worst.name.endswith(FRESH) else "chosen on validation"
+        chosen = "stronger than the panel's choice" if worst.name.endswith(FRESH) else "chosen on validation"
         lines = [
             f"{self.attribute}: the strongest attacker ({worst.name}, {chosen}) reads it at balanced "
             f"accuracy {worst.balanced_accuracy.estimate:.3f}, where guessing gives {chance:.3f}, and gains "

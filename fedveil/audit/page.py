@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedveil import __version__
-from fedveil.audit.verdict import LEAST_ROWS
+from fedveil.audit.verdict import LEAST_ROWS, percent
 from fedveil.core.errors import InputError
 from fedveil.core.figures import Estimate
 from fedveil.core.files import write_atomically
@@ -132,10 +132,10 @@ def _bars(audit: Audit) -> list[_Bar]:
     excess, rest = audit.beyond.bits, audit.beyond.unexplained
     tells = audit.limits.tells
     return [
-        _Bar(f"Honesty: {y} predicted right", "accuracy", audit.honesty, _percent(audit.honesty), audit.target_prior,
+        _Bar(f"Honesty: {y} predicted right", "accuracy", audit.honesty, percent(audit.honesty), audit.target_prior,
             "most frequent value", "honesty"),
         _Bar(f"Curiosity: {s} guessed right", f"balanced accuracy, {worst.name}", worst.balanced_accuracy,
-            _percent(worst.balanced_accuracy), chance, "guessing", "curiosity"),
+            percent(worst.balanced_accuracy), chance, "guessing", "curiosity"),
         _Bar(f"Scores reveal {s}", "bits", _part(scores, bits), f"{scores} bits", tells, "notable", "curiosity"),
         _Bar(f"Explained by {y} and its prediction", "bits", _part(both, bits), f"{both} bits", tells, "notable",
             "labels"),
@@ -295,10 +295,6 @@ def _listed(names: Sequence[str]) -> str:
 
 def _part(figure: Estimate, whole: float) -> Estimate:
     return Estimate(figure.estimate / whole, figure.low / whole, figure.high / whole, figure.confidence)
-
-
-def _percent(figure: Estimate) -> str:
-    return f"{100 * figure.estimate:.1f}% [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
 
 
 def _figure(figure: Estimate) -> str:

@@ -165,7 +165,7 @@ def evidence_for(
         f"Curiosity: the strongest of {len(judgement.attackers)} attackers ({worst.name}) reads {s} from the scores at "
         f"balanced accuracy {worst.balanced_accuracy}, where guessing gives {1 / len(judgement.classes):.3f}; accuracy "
         f"{worst.accuracy}, prior {judgement.prior.estimate:.3f}; {judgement.mutual_information_bits} bits.",
-        f"Honesty: the predicted {target} is right for {_percent(honesty[0])} of records; the most frequent value "
+        f"Honesty: the predicted {target} is right for {percent(honesty[0])} of records; the most frequent value "
         f"would be for {100 * honesty[1]:.1f}%."
         + ("" if honesty[0].high > honesty[1] else f" It does not do its task: it predicts {target} no better."),
         f"Output entropy: {entropy.mean} bits on average, of at most {entropy.most:.3f}; the values of {s} differ by "
@@ -200,5 +200,6 @@ def _points(figure: Estimate) -> str:
     return f"{100 * figure.estimate:+.1f} [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
 
 
-def _percent(figure: Estimate) -> str:
+def percent(figure: Estimate) -> str:
+    """Return a share with its interval in per cent."""
     return f"{100 * figure.estimate:.1f}% [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"

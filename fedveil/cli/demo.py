@@ -30,7 +30,7 @@ def demo(
     from fedveil.studies.check import checked
 
     console = console_for(json)
-    study = own_table(data, target, sensitive) if data or target or sensitive else read_study(STUDY)
+    study = study_of_table(data, target, sensitive) if data or target or sensitive else read_study(STUDY)
     plan = checked(study)
     folder = out or Path("runs") / study.name
     words = ["fedveil", "demo", *_given("--data", data), *_given("--target", target), *_given("--sensitive", sensitive)]
@@ -48,7 +48,7 @@ def demo(
     report_failures(ran.failed)
 
 
-def own_table(data: Path | None, target: str | None, sensitive: str | None) -> Any:
+def study_of_table(data: Path | None, target: str | None, sensitive: str | None) -> Any:
     """Return the demo's study on a user's table, with one device for every 50 people, at most 100."""
     from fedveil.config.reading import changed, read_yaml
     from fedveil.config.study import make_study

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fedveil.data.catalogue import find_source as find_source
     from fedveil.data.catalogue import load as load
     from fedveil.data.encoding import encode_columns as encode_columns
+    from fedveil.data.locate import locate as locate
     from fedveil.data.partition import IID as IID
     from fedveil.data.partition import ByGroup as ByGroup
     from fedveil.data.partition import Dirichlet as Dirichlet

@@ -405,7 +405,7 @@ def _method(method: JsonObject) -> PlannedMethod:
     return PlannedMethod(
         name=_text(method.get("name")),
         game=_text(_fields(method.get("game")).get("kind")) or None,
-        shielded=bool(method.get("shield")),
+        shielded=bool(method.get("shield") or method.get("policy")),
         swept=bool(method.get("strengths")),
         varies=_text(method.get("varies")) or "game.strength",
     )

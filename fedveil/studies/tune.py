@@ -201,8 +201,8 @@ def _whole(method: Method) -> bool:
     part, setting = method.varied
     settings = getattr(method, part)
     kind = parts.game_class(settings.kind) if part == "game" else parts.shield_class(settings.kind)
-    members = set(parts.members(parts.settings_of(kind)[setting].annotation))
-    return int in members and float not in members
+    allowed = set(parts.alternatives(parts.settings_of(kind)[setting].annotation))
+    return int in allowed and float not in allowed
 
 
 def _only(names: list[str], what: str) -> str:

@@ -36,37 +36,57 @@ def per_sample_gradients(model: nn.Module, loss: LossOf, x: Tensor, y: Tensor, r
     its outputs' gradients δ, the gradient of the weights is δ ⊗ a, summed over the windows of a convolution. Any other
     network goes through torch.func, record by record.
     """
-    owners = [layer for layer in model.modules() if any(True for _ in layer.parameters(recurse=False))]
-    if not all(is_explicit(layer) for layer in owners):
+    if not is_explicit(model):
         return gradients_one_by_one(model, loss, x, y).view(len(x) // records, records, -1).mean(dim=1)
-    inputs: dict[nn.Module, Tensor] = {}
-    outputs: dict[nn.Module, Tensor] = {}
-
-    def keep(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
-        inputs[layer], outputs[layer] = arguments[0].detach(), output
-
-    hooks = [layer.register_forward_hook(keep) for layer in owners]
-    try:
-        with torch.enable_grad():
-            total = loss(model(x), y).sum()
-            slopes = torch.autograd.grad(total, [outputs[layer] for layer in owners])
-    finally:
-        for hook in hooks:
-            hook.remove()
     rows = {
         id(parameter): row
-        for layer, slope in zip(owners, slopes, strict=True)
-        for parameter, row in layer_gradients(layer, inputs[layer], slope / records, records)
+        for layer, inputs, slopes in layer_slopes(model, loss, x, y)
+        for parameter, row in layer_gradients(layer, inputs.detach(), slopes / records, records)
     }
     count = len(x) // records
     return torch.cat([rows[id(parameter)].reshape(count, -1) for parameter in model.parameters()], dim=1)
 
 
-def is_explicit(layer: nn.Module) -> bool:
-    """Whether `layer_gradients` has an explicit formula for a layer."""
-    if isinstance(layer, nn.Conv2d):
-        return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-    return isinstance(layer, _EXPLICIT)
+def layers_with_parameters(model: nn.Module) -> list[nn.Module]:
+    """Return the layers that hold parameters themselves, in the network's order."""
+    return [layer for layer in model.modules() if any(True for _ in layer.parameters(recurse=False))]
+
+
+def layer_slopes(
+    model: nn.Module, loss: LossOf, x: Tensor, y: Tensor, *, create_graph: bool = False
+) -> list[tuple[nn.Module, Tensor, Tensor]]:
+    """Return each layer with parameters, its inputs, and the gradients of the summed loss at its outputs.
+
+    With `create_graph` the gradients can be differentiated again.
+    """
+    layers = layers_with_parameters(model)
+    inputs: dict[nn.Module, Tensor] = {}
+    outputs: dict[nn.Module, Tensor] = {}
+
+    def keep(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+        inputs[layer], outputs[layer] = arguments[0], output
+
+    hooks = [layer.register_forward_hook(keep) for layer in layers]
+    try:
+        with torch.enable_grad():
+            total = loss(model(x), y).sum()
+            slopes = torch.autograd.grad(total, [outputs[layer] for layer in layers], create_graph=create_graph)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return [(layer, inputs[layer], slope) for layer, slope in zip(layers, slopes, strict=True)]
+
+
+def is_explicit(model: nn.Module) -> bool:
+    """Whether `layer_gradients` has an explicit formula for all layers with parameters."""
+    for layer in layers_with_parameters(model):
+        if not isinstance(layer, _EXPLICIT):
+            return False
+        if isinstance(layer, nn.Conv2d) and (
+            layer.groups != 1 or layer.padding_mode != "zeros" or isinstance(layer.padding, str)
+        ):
+            return False
+    return True
 
 
 def layer_gradients(layer: nn.Module, a: Tensor, slope: Tensor, records: int) -> list[tuple[nn.Parameter, Tensor]]:

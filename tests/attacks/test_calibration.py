@@ -16,8 +16,8 @@ def test_an_overconfident_attacker_gets_the_true_posterior_back():
     rng = np.random.default_rng(0)
     codes, true = sample(20_000, np.array([0.5, 0.3, 0.2]), rng)
     _, natural = calibrate(7.0 * true - 3.0, codes, np.array([0.5, 0.3, 0.2]))
-    found = natural.log_posterior(7.0 * true - 3.0)
-    assert np.abs(np.exp(found) - np.exp(log_softmax(true, axis=1))).mean() < 0.01
+    posterior = natural.log_posterior(7.0 * true - 3.0)
+    assert np.abs(np.exp(posterior) - np.exp(log_softmax(true, axis=1))).mean() < 0.01
 
 
 def test_the_balanced_decision_beats_the_plain_one_on_an_uneven_attribute():

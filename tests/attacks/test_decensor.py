@@ -24,9 +24,9 @@ def made_view(represent, n=6000, inputs=True, seed=0):
     u = (x[:, 0] * x[:, 1] > 0).astype(np.int64)
     r = represent(x, u, rng)
     pools = []
-    for part, own in enumerate((slice(0, n // 2), slice(n // 2, 2 * n // 3), slice(2 * n // 3, n))):
+    for part, rows in enumerate((slice(0, n // 2), slice(n // 2, 2 * n // 3), slice(2 * n // 3, n))):
         has = inputs and part < 2
-        pools.append(Pool(r[own], {"u": Attribute("u", u[own], ("a", "b"))}, inputs=x[own] if has else None))
+        pools.append(Pool(r[rows], {"u": Attribute("u", u[rows], ("a", "b"))}, inputs=x[rows] if has else None))
     view = View(*pools)
     return replace(view, grants=view.grants | {Capability.INPUTS}) if inputs else view
 
@@ -42,34 +42,36 @@ def test_the_map_learns_to_restore_what_can_be_restored():
 
 
 def test_both_read_what_is_there():
-    found = judge_decensoring(made_view(lambda x, u, rng: x @ np.linalg.qr(rng.normal(size=(6, 6)))[0]), "u", draws=200)
-    assert found.attack.balanced_accuracy.estimate > 0.9
-    assert found.control.balanced_accuracy.estimate > 0.9
-    assert found.gain.low <= found.gain.estimate <= found.gain.high
-    assert found.gain.estimate == pytest.approx(
-        found.attack.balanced_accuracy.estimate - found.control.balanced_accuracy.estimate
+    result = judge_decensoring(
+        made_view(lambda x, u, rng: x @ np.linalg.qr(rng.normal(size=(6, 6)))[0]), "u", draws=200
+    )
+    assert result.attack.balanced_accuracy.estimate > 0.9
+    assert result.control.balanced_accuracy.estimate > 0.9
+    assert result.gain.low <= result.gain.estimate <= result.gain.high
+    assert result.gain.estimate == pytest.approx(
+        result.attack.balanced_accuracy.estimate - result.control.balanced_accuracy.estimate
     )
 
 
 def test_nothing_is_found_where_nothing_left():
     """It has the auxiliary people's inputs, and still knows nothing of victims whose vector is noise."""
-    found = judge_decensoring(made_view(lambda x, u, rng: rng.normal(size=(len(x), 4))), "u", draws=200)
-    assert abs(found.attack.balanced_accuracy.estimate - 0.5) < 0.05
-    assert abs(found.control.balanced_accuracy.estimate - 0.5) < 0.05
-    assert found.gain.low <= 0 <= found.gain.high
+    result = judge_decensoring(made_view(lambda x, u, rng: rng.normal(size=(len(x), 4))), "u", draws=200)
+    assert abs(result.attack.balanced_accuracy.estimate - 0.5) < 0.05
+    assert abs(result.control.balanced_accuracy.estimate - 0.5) < 0.05
+    assert result.gain.low <= 0 <= result.gain.high
 
 
 def test_capacity_is_equal():
     view = made_view(lambda x, u, rng: x, n=600)
-    asked = judge_pools(view)
-    one, other = Decensor(seed=1), EqualCapacity(seed=1)
-    one.fit(*asked, 2)
-    other.fit(*asked, 2)
+    pools = judge_pools(view)
+    decensor, control = Decensor(seed=1), EqualCapacity(seed=1)
+    decensor.fit(*pools, 2)
+    control.fit(*pools, 2)
 
     def weights(*models):
         return sum(p.numel() for model in models for p in model.parameters())
 
-    assert weights(one.back_, one.model_) == weights(other.model_)
+    assert weights(decensor.back_, decensor.model_) == weights(control.model_)
 
 
 def judge_pools(view):
@@ -112,6 +114,6 @@ def test_a_run_gives_the_attacker_s_people_s_inputs_and_never_the_victims():
 def test_on_a_censored_encoder_it_is_judged_beside_its_control():
     data = load("synthetic", target="y", sensitive="u", n=2000, bits=0.3, overlap=0.5)
     run = Federation(data, devices=10).play(AdversarialTraining(attribute="u", strength=1.0), rounds=2)
-    found = judge_decensoring(released_view(run, inputs=True), "u", draws=100)
-    assert 0.4 < found.attack.balanced_accuracy.estimate < 1
-    assert set(found.as_dict()) == {"attribute", "attack", "control", "gain"}
+    result = judge_decensoring(released_view(run, inputs=True), "u", draws=100)
+    assert 0.4 < result.attack.balanced_accuracy.estimate < 1
+    assert set(result.as_dict()) == {"attribute", "attack", "control", "gain"}

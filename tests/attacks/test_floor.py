@@ -11,7 +11,7 @@ from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData
 
 
-def made(table, times=1, splits=(0, 1, 2)):
+def people_of(table, times=1, splits=(0, 1, 2)):
     """Return records whose counts of (u, y) are the table's, the same in each of the splits."""
     table = np.asarray(table)
     u, y = (np.repeat(codes.ravel(), times * table.ravel()) for codes in np.indices(table.shape))
@@ -26,10 +26,10 @@ def made(table, times=1, splits=(0, 1, 2)):
 
 def test_two_values_have_a_closed_form():
     """P(y=1 | u) is .2 and .6; P(u=1) = .25: balanced (.8 + .6) / 2, plain max per y: .6 + .15."""
-    found = floor(made([[60, 15], [10, 15]], times=3), "y", "u", draws=200)
-    assert found["balanced_accuracy"].estimate == pytest.approx(0.7)
-    assert found["accuracy"].estimate == pytest.approx(0.75)
-    for figure in found.values():
+    figures = floor(people_of([[60, 15], [10, 15]], times=3), "y", "u", draws=200)
+    assert figures["balanced_accuracy"].estimate == pytest.approx(0.7)
+    assert figures["accuracy"].estimate == pytest.approx(0.75)
+    for figure in figures.values():
         assert figure.low < figure.estimate < figure.high
         assert figure.confidence == 0.95
 
@@ -38,12 +38,12 @@ def test_two_values_have_a_closed_form():
 @pytest.mark.parametrize("shape", [(2, 3), (3, 2), (3, 4), (4, 3)])
 def test_no_guess_from_the_label_does_better(seed, shape):
     table = np.random.default_rng(seed).integers(1, 40, shape)
-    found = floor(made(table), "y", "u", draws=100)
+    figures = floor(people_of(table), "y", "u", draws=100)
     guesses = [np.array(guess) for guess in product(range(shape[0]), repeat=shape[1])]
     right = [np.array([table[u, guess == u].sum() for u in range(shape[0])]) for guess in guesses]
     best_balanced = max(float((r / table.sum(axis=1)).mean()) for r in right)
-    assert found["balanced_accuracy"].estimate == pytest.approx(best_balanced)
-    assert found["accuracy"].estimate == pytest.approx(max(float(r.sum() / table.sum()) for r in right))
+    assert figures["balanced_accuracy"].estimate == pytest.approx(best_balanced)
+    assert figures["accuracy"].estimate == pytest.approx(max(float(r.sum() / table.sum()) for r in right))
 
 
 def test_the_interval_covers_the_truth_and_shrinks_with_people():
@@ -57,27 +57,31 @@ def test_the_interval_covers_the_truth_and_shrinks_with_people():
             (np.arange(n) % 3).astype(np.int8),
             y=Attribute("y", y, ("0", "1")),
         )
-        found = floor(data, "y", "u", seed=seed, draws=200)["balanced_accuracy"]
-        return found.low <= 0.65 <= found.high, found.high - found.low
+        figure = floor(data, "y", "u", seed=seed, draws=200)["balanced_accuracy"]
+        return figure.low <= 0.65 <= figure.high, figure.high - figure.low
 
     assert np.mean([width(900, seed)[0] for seed in range(60)]) > 0.87
     assert width(9000, 0)[1] < 0.5 * width(900, 0)[1]
 
 
 def test_it_is_fitted_on_training_and_validation_people_alone():
-    told = made([[40, 10], [10, 40]], splits=(0, 1))
-    turned = made([[10, 40], [40, 10]], splits=(2,))
+    untested = people_of([[40, 10], [10, 40]], splits=(0, 1))
+    turned = people_of([[10, 40], [40, 10]], splits=(2,))
     data = AttributeData(
         np.zeros((300, 1), dtype=np.float32),
-        {"u": Attribute("u", np.concatenate([told.attributes["u"].codes, turned.attributes["u"].codes]), ("a", "b"))},
-        np.concatenate([told.split, turned.split]),
-        y=Attribute("y", np.concatenate([told.y.codes, turned.y.codes]), ("v", "w")),
+        {
+            "u": Attribute(
+                "u", np.concatenate([untested.attributes["u"].codes, turned.attributes["u"].codes]), ("a", "b")
+            )
+        },
+        np.concatenate([untested.split, turned.split]),
+        y=Attribute("y", np.concatenate([untested.y.codes, turned.y.codes]), ("v", "w")),
     )
     assert floor(data, "y", "u", draws=100)["balanced_accuracy"].estimate == pytest.approx(0.2)
 
 
 def test_records_that_lack_a_label_are_left_out_and_unseen_labels_are_guessed_by_the_prior():
-    data = made([[60, 15, 0], [10, 15, 0]])
+    data = people_of([[60, 15, 0], [10, 15, 0]])
     codes, labels = data.attributes["u"].codes.copy(), data.y.codes.copy()
     extra = AttributeData(
         np.zeros((len(data) + 4, 1), dtype=np.float32),
@@ -91,7 +95,7 @@ def test_records_that_lack_a_label_are_left_out_and_unseen_labels_are_guessed_by
 
 
 def test_an_attribute_may_be_the_task_and_gives_itself_away():
-    data = made([[60, 15], [10, 15]])
+    data = people_of([[60, 15], [10, 15]])
     other = replace(data, y=None, attributes={**data.attributes, "v": data.y})
     assert floor(other, "v", "u", draws=100)["balanced_accuracy"].estimate == pytest.approx(0.7)
     for figure in floor(data, "u", "u").values():
@@ -99,21 +103,21 @@ def test_an_attribute_may_be_the_task_and_gives_itself_away():
 
 
 def test_whole_groups_are_drawn():
-    data = made([[30, 10], [10, 30]])
+    data = people_of([[30, 10], [10, 30]])
     people = replace(data, groups=np.arange(len(data)) // 8)  # neighbours are alike here
-    alone, grouped = (floor(one, "y", "u", draws=300)["accuracy"] for one in (data, people))
+    alone, grouped = (floor(records, "y", "u", draws=300)["accuracy"] for records in (data, people))
     assert grouped.estimate == alone.estimate
     assert grouped.high - grouped.low > 1.5 * (alone.high - alone.low)
 
 
-def test_faults_are_told_in_one_line():
-    data = made([[5, 5], [5, 5]])
-    one_value = made([[5, 5]])
+def test_faults_are_refused_in_one_line():
+    data = people_of([[5, 5], [5, 5]])
+    one_value = people_of([[5, 5]])
     for arguments, says in (
         ((data, "z", "u"), "no task 'z'"),
         ((data, "y", "w"), "no sensitive attribute 'w'"),
         ((one_value, "y", "u"), "at least two values"),
-        ((made([[5, 5], [5, 5]], splits=(2,)), "y", "u"), "needs labelled records to count"),
+        ((people_of([[5, 5], [5, 5]], splits=(2,)), "y", "u"), "needs labelled records to count"),
     ):
         with pytest.raises(InputError, match=says) as fault:
             floor(*arguments)

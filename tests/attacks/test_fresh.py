@@ -37,40 +37,42 @@ def judge(seen, fresh=True, attackers=("logistic",), **further):
 def test_what_only_others_show_is_read_by_those_who_learned_from_others():
     """The defence balanced its own people exactly, and with the opposite sign those of others are a little off."""
     seen = view((-0.02, 0.4))
-    found, panel_alone = judge(seen), judge(seen, fresh=False)
-    assert [one.name for one in found.attackers] == ["logistic" + FRESH, "logistic"]
-    assert found.worst.balanced_accuracy.estimate > 0.62  # Φ(0.4) = 0.655 is the best there is
-    assert panel_alone.worst.balanced_accuracy.estimate < found.worst.balanced_accuracy.estimate - 0.05
-    assert found.worst.balanced_accuracy.estimate < 0.69
-    assert "of its kind and the panel's the stronger" in found.in_words()[0]
+    judgement, panel_alone = judge(seen), judge(seen, fresh=False)
+    assert [attacker.name for attacker in judgement.attackers] == ["logistic" + FRESH, "logistic"]
+    assert judgement.worst.balanced_accuracy.estimate > 0.62  # Φ(0.4) = 0.655 is the best there is
+    assert panel_alone.worst.balanced_accuracy.estimate < judgement.worst.balanced_accuracy.estimate - 0.05
+    assert judgement.worst.balanced_accuracy.estimate < 0.69
+    assert "stronger than the panel's choice" in judgement.in_words()[0]
     assert "chosen on validation" in panel_alone.in_words()[0]
-    assert found.draws["balanced_accuracy"][0] == found.worst.balanced_accuracy.estimate
+    assert judgement.draws["balanced_accuracy"][0] == judgement.worst.balanced_accuracy.estimate
     # What may choose between releases has never seen the victims: it is the panel's own figure.
     panel_s = panel_alone.worst.validation_balanced_accuracy
     assert (
-        found.as_dict()["worst"]["validation_balanced_accuracy"] == panel_s != found.worst.validation_balanced_accuracy
+        judgement.as_dict()["worst"]["validation_balanced_accuracy"]
+        == panel_s
+        != judgement.worst.validation_balanced_accuracy
     )
 
 
 def test_where_the_panel_reads_more_it_counts_and_both_are_told():
     seen = view((0.8, 0.8), n=900)
-    found, alone = judge(seen), judge(seen, fresh=False)
-    assert {one.name for one in found.attackers} == {"logistic", "logistic" + FRESH}
-    reads = [one.balanced_accuracy.estimate for one in found.attackers]
+    judgement, alone = judge(seen), judge(seen, fresh=False)
+    assert {attacker.name for attacker in judgement.attackers} == {"logistic", "logistic" + FRESH}
+    reads = [attacker.balanced_accuracy.estimate for attacker in judgement.attackers]
     assert reads[0] == max(reads)
-    panel_s = next(one for one in found.attackers if one.name == "logistic")
+    panel_s = next(attacker for attacker in judgement.attackers if attacker.name == "logistic")
     assert panel_s.balanced_accuracy.estimate == alone.worst.balanced_accuracy.estimate
     # Two are looked at, so each interval is wider: 97.5% for 95% of both.
-    assert (found.confidence, alone.confidence) == (0.975, 0.95)
+    assert (judgement.confidence, alone.confidence) == (0.975, 0.95)
     assert panel_s.balanced_accuracy.low <= alone.worst.balanced_accuracy.low
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_is_found_where_nothing_is(seed):
-    found = judge(view((0.0, 0.0), n=2000, seed=seed), attackers=("logistic", "boosting"))
-    assert found.worst.balanced_accuracy.low <= 0.5 + 0.01
-    assert found.worst.balanced_accuracy.estimate < 0.545
-    assert found.p_value > 0.001
+    judgement = judge(view((0.0, 0.0), n=2000, seed=seed), attackers=("logistic", "boosting"))
+    assert judgement.worst.balanced_accuracy.low <= 0.5 + 0.01
+    assert judgement.worst.balanced_accuracy.estimate < 0.545
+    assert judgement.p_value > 0.001
 
 
 class Rote(Attack):
@@ -79,19 +81,19 @@ class Rote(Attack):
     name = "rote"
 
     def fit(self, auxiliary, validation, classes):
-        self.known_ = {float(row[0]): code for row, code in zip(auxiliary.vectors, auxiliary.codes, strict=True)}
-        assert not self.known_.keys() & {float(row[0]) for row in validation.vectors}
+        self.codes_ = {float(row[0]): code for row, code in zip(auxiliary.vectors, auxiliary.codes, strict=True)}
+        assert not self.codes_.keys() & {float(row[0]) for row in validation.vectors}
 
     def scores(self, vectors):
-        return np.array([np.arange(2) == self.known_.get(float(row[0])) for row in vectors], dtype=np.float64)
+        return np.array([np.arange(2) == self.codes_.get(float(row[0])) for row in vectors], dtype=np.float64)
 
 
 def test_nobody_is_scored_by_an_attacker_who_learned_from_the_same_person(monkeypatch):
     monkeypatch.setattr(plugins, "load", lambda *_: Rote)
     monkeypatch.setattr(plugins, "registered", lambda _: {"rote": None})
-    found = judge(view((0.0, 0.0), n=600), attackers=("rote",))
-    assert {one.name for one in found.attackers} == {"rote", "rote" + FRESH}
-    assert all(0.4 < one.balanced_accuracy.estimate < 0.6 for one in found.attackers)
+    judgement = judge(view((0.0, 0.0), n=600), attackers=("rote",))
+    assert {attacker.name for attacker in judgement.attackers} == {"rote", "rote" + FRESH}
+    assert all(0.4 < attacker.balanced_accuracy.estimate < 0.6 for attacker in judgement.attackers)
 
 
 def test_whole_groups_are_halved_and_values_stay_even():
@@ -99,7 +101,7 @@ def test_whole_groups_are_halved_and_values_stay_even():
     groups = np.repeat(np.arange(60), 5)
     codes = (groups % 3 == 0).astype(np.int64)
     half = halves(codes, groups, 0)
-    assert all(len(set(half[groups == one])) == 1 for one in range(60))
+    assert all(len(set(half[groups == group])) == 1 for group in range(60))
     assert abs(codes[half == 0].mean() - codes[half == 1].mean()) < 0.1
     assert set(half) == {0, 1}
     seen = View(pool(rng, 300, 0.5), pool(rng, 300, 0.5), pool(rng, 300, 0.5, np.arange(300) // 2 % 40))
@@ -110,9 +112,9 @@ def test_victims_keep_their_order_and_labels():
     seen = view((0.0, 1.5), n=900)
     crossed = CrossTrial(0, 100, lambda: np.random.default_rng(0))
     kind = plugins.load("fedveil.attacks", "logistic")
-    made = crossed.predictions("logistic", lambda: kind(seed=0), seen, "u", lambda p: p.vectors)[1]
-    np.testing.assert_array_equal(made.codes, seen.victims.attributes["u"].codes)
-    assert (made.balanced == made.codes).mean() > 0.9  # Φ(1.5) = 0.933: guesses belong to their people
+    guesses = crossed.predictions("logistic", lambda: kind(seed=0), seen, "u", lambda p: p.vectors)[1]
+    np.testing.assert_array_equal(guesses.codes, seen.victims.attributes["u"].codes)
+    assert (guesses.balanced == guesses.codes).mean() > 0.9  # Φ(1.5) = 0.933: guesses belong to their people
 
 
 def test_a_value_too_rare_for_halves_is_refused_by_name():
@@ -133,6 +135,6 @@ def test_of_several_the_one_that_counts_is_chosen_inside_the_halves():
     r = rng.normal(size=(2400, 3))
     r[:, 1] = np.abs(r[:, 1]) * np.sign(r[:, 0]) * (2 * u - 1)
     victims = Pool(r, {"u": Attribute("u", u, NAMES)})
-    found = judge(View(pool(rng, 300, 0.0), pool(rng, 300, 0.0), victims), attackers=("logistic", "boosting"))
-    assert found.worst.name == "boosting" + FRESH
-    assert found.worst.balanced_accuracy.estimate > 0.9
+    judgement = judge(View(pool(rng, 300, 0.0), pool(rng, 300, 0.0), victims), attackers=("logistic", "boosting"))
+    assert judgement.worst.name == "boosting" + FRESH
+    assert judgement.worst.balanced_accuracy.estimate > 0.9

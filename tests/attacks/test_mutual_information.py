@@ -19,14 +19,14 @@ STUDY = Path(__file__).resolve().parents[2] / "studies" / "information_coverage.
 
 @pytest.mark.parametrize("bits", [0.0, 0.05, 0.2, 0.6])
 def test_intervals_contain_the_truth(bits: float) -> None:
-    found = []
+    estimates = []
     for seed in range(12):
         data = load("synthetic", sensitive="u", n=2000, bits=bits, dimension=8, seed=seed)
-        found.append(cross_fitted_information(data.x, data.attributes["u"], seed=seed))
-    assert sum(one.low <= bits <= one.high for one in found) >= 10
-    assert np.mean([one.estimate for one in found]) == pytest.approx(bits, abs=0.015)
-    assert max(one.high - one.low for one in found) < 0.12  # and not because they are wide
-    assert all(0 <= one.low <= one.estimate <= one.high <= 1 for one in found)
+        estimates.append(cross_fitted_information(data.x, data.attributes["u"], seed=seed))
+    assert sum(estimate.low <= bits <= estimate.high for estimate in estimates) >= 10
+    assert np.mean([estimate.estimate for estimate in estimates]) == pytest.approx(bits, abs=0.015)
+    assert max(estimate.high - estimate.low for estimate in estimates) < 0.12  # and not because they are wide
+    assert all(0 <= estimate.low <= estimate.estimate <= estimate.high <= 1 for estimate in estimates)
 
 
 @pytest.mark.slow
@@ -63,11 +63,11 @@ def test_records_without_a_label_are_left_out() -> None:
     vectors = np.where(labelled[:, None], data.x, np.float32(1e6))  # whatever they hold
     groups = np.arange(800) // 2
     for whose in (None, groups):
-        found = cross_fitted_information(vectors, part, groups=whose, seed=3)
+        estimate = cross_fitted_information(vectors, part, groups=whose, seed=3)
         alone = cross_fitted_information(
             data.x[labelled], u.take(labelled), groups=None if whose is None else whose[labelled], seed=3
         )
-        assert found == alone
+        assert estimate == alone
 
 
 def test_too_few_records_for_the_folds() -> None:

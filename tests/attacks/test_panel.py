@@ -45,12 +45,12 @@ def test_every_attacker_but_the_linear_one_reads_an_exclusive_or(name):
 
 def test_nothing_is_found_where_there_is_nothing():
     rng = np.random.default_rng(2)
-    found = [
+    judgements = [
         panel("quick", draws=100, seed=seed).judge(view_of(rng.normal(size=(600, 4)), rng.integers(0, 2, 600)))
         for seed in range(8)
     ]
-    assert sum(judgement.p_value < 0.05 for judgement in found) <= 2
-    assert all(judgement.mutual_information_bits.low < 0.02 for judgement in found)
+    assert sum(judgement.p_value < 0.05 for judgement in judgements) <= 2
+    assert all(judgement.mutual_information_bits.low < 0.02 for judgement in judgements)
 
 
 def test_a_weighted_attacker_sees_what_an_unweighted_one_misses():
@@ -106,13 +106,13 @@ def test_several_attributes_and_their_intersection_are_corrected_for_multiplicit
     joint = intersect(list(attributes.values()))
     view = View.of_vectors(vectors, {**attributes, joint.name: joint})
     judges = Panel(attackers=("logistic",), draws=200)
-    found = judges.judge_all(view)
-    assert [j.attribute for j in found][-1] == "coin"
-    assert all(j.confidence == pytest.approx(1 - 0.05 / 3) for j in found)
-    assert all(j.adjusted_p_value >= j.p_value for j in found)
-    assert found[-1].adjusted_p_value > 0.05
+    judgements = judges.judge_all(view)
+    assert [j.attribute for j in judgements][-1] == "coin"
+    assert all(j.confidence == pytest.approx(1 - 0.05 / 3) for j in judgements)
+    assert all(j.adjusted_p_value >= j.p_value for j in judgements)
+    assert judgements[-1].adjusted_p_value > 0.05
     alone = judges.judge(view, "u")
-    together = next(j for j in found if j.attribute == "u")
+    together = next(j for j in judgements if j.attribute == "u")
     assert together.worst.balanced_accuracy.estimate == alone.worst.balanced_accuracy.estimate
     assert together.worst.balanced_accuracy.low < alone.worst.balanced_accuracy.low
 
@@ -120,17 +120,17 @@ def test_several_attributes_and_their_intersection_are_corrected_for_multiplicit
 def test_leakage_beyond_what_the_attacker_knew():
     rng = np.random.default_rng(5)
     codes = rng.integers(0, 2, 4000)
-    known = rng.normal(size=(4000, 1)) + codes[:, None]
-    repeats = known + 0.01 * rng.normal(size=known.shape)  # says nothing that is not known
+    given = rng.normal(size=(4000, 1)) + codes[:, None]
+    repeats = given + 0.01 * rng.normal(size=given.shape)  # says nothing that is not known
     adds = rng.normal(size=(4000, 1)) + codes[:, None]
-    found = {
-        name: Panel(attackers=("logistic",), draws=300).judge(view_of(vectors, codes, given=known)).beyond
+    judgements = {
+        name: Panel(attackers=("logistic",), draws=300).judge(view_of(vectors, codes, given=given)).beyond
         for name, vectors in {"repeats": repeats, "adds": adds}.items()
     }
-    assert found["repeats"].balanced_accuracy.low <= 0.005
-    assert found["repeats"].mutual_information_bits.low < 0.002
-    assert found["adds"].balanced_accuracy.low > 0.02
-    assert found["adds"].mutual_information_bits.low > 0.05
+    assert judgements["repeats"].balanced_accuracy.low <= 0.005
+    assert judgements["repeats"].mutual_information_bits.low < 0.002
+    assert judgements["adds"].balanced_accuracy.low > 0.02
+    assert judgements["adds"].mutual_information_bits.low > 0.05
 
 
 def test_what_is_written_in_a_small_difference_of_large_columns_is_read():
@@ -252,14 +252,14 @@ def test_what_cannot_be_judged_is_refused_in_one_line(make, says):
 
 def test_a_judgement_keeps_its_strongest_attacker_s_draws_and_does_not_print_them():
     data = load("synthetic", sensitive="u", n=900, bits=0.3)
-    found, again = (panel(["logistic"], draws=150).judge(View.of_data(data)) for _ in range(2))
-    assert set(found.draws) == {"balanced_accuracy", "accuracy"}
-    for name, draws in found.draws.items():
-        figure = getattr(found.worst, name)
+    first, again = (panel(["logistic"], draws=150).judge(View.of_data(data)) for _ in range(2))
+    assert set(first.draws) == {"balanced_accuracy", "accuracy"}
+    for name, draws in first.draws.items():
+        figure = getattr(first.worst, name)
         assert draws.shape == (151,)
         assert draws[0] == figure.estimate
         assert np.quantile(draws[1:], 0.025) == pytest.approx(figure.low)
         np.testing.assert_array_equal(draws, again.draws[name])
-    assert found == again
-    assert "draws" not in found.as_dict()
-    assert "draws" not in repr(found)
+    assert first == again
+    assert "draws" not in first.as_dict()
+    assert "draws" not in repr(first)

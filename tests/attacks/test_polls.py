@@ -41,35 +41,35 @@ def test_one_question_is_the_textbook_test():
     count = Question("u", lambda u: (np.eye(2)[u], np.ones((len(u), 1))), moved=math.sqrt(2), values=2)
     others = np.array([0, 1, 1, 0, 1])
 
-    def hold(own, number):
-        poll = Poll([others, own], 1.0, np.random.default_rng(number))
+    def hold(device, number):
+        poll = Poll([others, device], 1.0, np.random.default_rng(number))
         poll.ask(count, 1.0)
         return poll
 
-    found = attack_target(hold, [others], (np.array([0]), np.array([1])), repetitions=4000)
+    figures = attack_target(hold, [others], (np.array([0]), np.array([1])), repetitions=4000)
     exact = gaussian_advantage(math.sqrt(2))
-    assert found.bound == pytest.approx(exact)
-    assert found.reached == pytest.approx(exact)
-    assert found.advantage.low < exact < found.advantage.high
-    assert found.advantage.estimate == pytest.approx(exact, abs=0.05)
+    assert figures.bound == pytest.approx(exact)
+    assert figures.reached == pytest.approx(exact)
+    assert figures.advantage.low < exact < figures.advantage.high
+    assert figures.advantage.estimate == pytest.approx(exact, abs=0.05)
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 8.0])
 def test_the_whole_fit_stays_below_its_bound(epsilon):
     """All answers of a fit, questions chosen by earlier answers: the test is real, and below the exact bound."""
     others = crowd()
-    found = attack_target(poller(others, epsilon), [others], target(), repetitions=200)
-    assert found.reached <= found.bound
-    assert found.advantage.low <= found.bound
-    assert found.advantage.high > found.reached
-    assert found.advantage.estimate > (0.05 if epsilon == 2 else 0.3)
+    figures = attack_target(poller(others, epsilon), [others], target(), repetitions=200)
+    assert figures.reached <= figures.bound
+    assert figures.advantage.low <= figures.bound
+    assert figures.advantage.high > figures.reached
+    assert figures.advantage.estimate > (0.05 if epsilon == 2 else 0.3)
 
 
 def test_exact_counts_give_the_target_away():
     """Without noise one poll is enough, in either world."""
     others = crowd()
-    found = attack_target(poller(others, math.inf), [others], target(1), repetitions=6)
-    assert found.advantage.estimate == found.bound == found.reached == 1.0
+    figures = attack_target(poller(others, math.inf), [others], target(1), repetitions=6)
+    assert figures.advantage.estimate == figures.bound == figures.reached == 1.0
     poll = poller(others, math.inf)(target()[1], 0)
     assert evidence(poll, [others], target())[0] == math.inf
 

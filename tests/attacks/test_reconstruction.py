@@ -87,8 +87,8 @@ def test_layers_not_known_go_through_torch_func() -> None:
     x, y = pictures(2, torch.float64)
     seen = per_sample_gradients(model, cross_entropy, x, y).detach()
     at = x.clone().requires_grad_()
-    found = mismatch(model, cross_entropy, at, y, seen)
-    torch.testing.assert_close(found, torch.zeros(2, dtype=torch.float64), atol=1e-12, rtol=0)
+    value = mismatch(model, cross_entropy, at, y, seen)
+    torch.testing.assert_close(value, torch.zeros(2, dtype=torch.float64), atol=1e-12, rtol=0)
     (slope,) = torch.autograd.grad(mismatch(model, cross_entropy, at.flip(2), y, seen).sum(), at)
     assert slope.abs().max() > 0
 
@@ -149,8 +149,8 @@ def test_the_cost_falls_and_the_picture_comes_nearer(make, solver) -> None:
 def test_a_sigmoid_network_gives_the_picture_away() -> None:
     model, (x, y) = smooth(), pictures(3)
     seen = per_sample_gradients(model, cross_entropy, x, y).detach()
-    found = Inversion(iterations=400, solver="lbfgs", over="tensor", tv_weight=1e-6)
-    assert (psnr(found.invert(model, cross_entropy, seen, SHAPE).images, x) > 25).all()
+    inversion = Inversion(iterations=400, solver="lbfgs", over="tensor", tv_weight=1e-6)
+    assert (psnr(inversion.invert(model, cross_entropy, seen, SHAPE).images, x) > 25).all()
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "signed-adam"])
@@ -174,9 +174,9 @@ def test_the_restart_of_lowest_cost_is_kept_not_the_one_nearest_the_truth() -> N
     lowest = kept.costs.min(dim=1).values
     with torch.enable_grad():
         direction = seen / seen.norm(dim=1, keepdim=True)
-        own = mismatch(model, cross_entropy, kept.images.requires_grad_(), y, direction)
-    own = own + 1e-4 * total_variation(kept.images)
-    torch.testing.assert_close(own.detach().double(), lowest, atol=1e-5, rtol=1e-3)
+        cost = mismatch(model, cross_entropy, kept.images.requires_grad_(), y, direction)
+    cost = cost + 1e-4 * total_variation(kept.images)
+    torch.testing.assert_close(cost.detach().double(), lowest, atol=1e-5, rtol=1e-3)
     assert (kept.costs.gather(1, kept.chosen[:, None])[:, 0] == lowest).all()
     assert len(set(kept.chosen.tolist())) > 1  # so the choice matters here
 
@@ -200,18 +200,18 @@ def test_the_network_is_left_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "message"),
     [
         (lambda seen: seen.mul_(0), "victim 0's gradient is zero"),
         (lambda seen: seen[1].fill_(math.nan), "victim 1's gradient holds NaN"),
         (lambda seen: seen[1, 5:6].fill_(math.inf), "victim 1's gradient holds NaN or inf"),
     ],
 )
-def test_gradients_that_cannot_be_matched_are_told_in_one_line(spoil, told) -> None:
+def test_gradients_that_cannot_be_matched_are_refused_in_one_line(spoil, message) -> None:
     model, (x, y) = kinked(), pictures(2)
     seen = per_sample_gradients(model, cross_entropy, x, y).detach()
     spoil(seen)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         Inversion(iterations=1).invert(model, cross_entropy, seen, SHAPE)
 
 
@@ -249,8 +249,8 @@ def test_lbfgs_finds_the_floor_of_quadratics_of_any_shape() -> None:
     def evaluate(x: Tensor) -> tuple[Tensor, Tensor]:
         return (scales * (x - goal).square()).sum(dim=1), 2 * scales * (x - goal)
 
-    found = minimise(evaluate, torch.zeros(5, 12, dtype=torch.float64), 120, history=20)
-    torch.testing.assert_close(found, goal, atol=1e-5, rtol=0)
+    solution = minimise(evaluate, torch.zeros(5, 12, dtype=torch.float64), 120, history=20)
+    torch.testing.assert_close(solution, goal, atol=1e-5, rtol=0)
 
 
 def test_ssim_is_1_for_equal_pictures_symmetric_and_falls_with_noise() -> None:
@@ -267,8 +267,8 @@ def test_ssim_is_1_for_equal_pictures_symmetric_and_falls_with_noise() -> None:
 def test_ssim_of_flat_pictures_is_the_closed_form() -> None:
     a, b = 100 / 255, 150 / 255
     expected = (2 * 100 * 150 + 2.55**2) / (100**2 + 150**2 + 2.55**2)
-    found = ssim(torch.full((1, 1, 16, 16), a), torch.full((1, 1, 16, 16), b))
-    assert float(found) == pytest.approx(expected, rel=1e-6)
+    value = ssim(torch.full((1, 1, 16, 16), a), torch.full((1, 1, 16, 16), b))
+    assert float(value) == pytest.approx(expected, rel=1e-6)
 
 
 def test_ssim_is_what_the_definition_gives_window_by_window() -> None:
@@ -279,7 +279,7 @@ def test_ssim_is_what_the_definition_gives_window_by_window() -> None:
     values = []
     for i in range(4):
         for j in range(3):
-            p, q = (255 * one[0, 0, i : i + 11, j : j + 11].numpy() for one in (a, b))
+            p, q = (255 * image[0, 0, i : i + 11, j : j + 11].numpy() for image in (a, b))
             mp, mq = (window * p).sum(), (window * q).sum()
             vp, vq, c = (
                 (window * (p - mp) ** 2).sum(),

@@ -76,20 +76,20 @@ def judged(data, partition, seed, question="majority", how="direction", **option
 
 def test_on_adult_by_sex_it_reads_the_majority_of_a_hundred_devices(adult):
     """Three seeds of 28 victims each: well above chance together, with intervals as wide as 28 devices make them."""
-    found = [judged(adult, Dirichlet(100, 0.1, "sex"), seed) for seed in range(3)]
-    figures = [judgement.worst.balanced_accuracy for judgement, _ in found]
+    judgements = [judged(adult, Dirichlet(100, 0.1, "sex"), seed) for seed in range(3)]
+    figures = [judgement.worst.balanced_accuracy for judgement, _ in judgements]
     assert np.mean([figure.estimate for figure in figures]) > 0.75
-    assert all(judgement.groups == judgement.n[2] < 40 for judgement, _ in found)  # intervals count devices
+    assert all(judgement.groups == judgement.n[2] < 40 for judgement, _ in judgements)  # intervals count devices
     assert all(figure.high - figure.low > 0.15 for figure in figures)
-    flat = panel(["updates"], draws=200).judge(found[1][1].view("updates"), "sex")
+    flat = panel(["updates"], draws=200).judge(judgements[1][1].view("updates"), "sex")
     assert flat.worst.balanced_accuracy.low > 0.55
     assert flat.groups < flat.n[2]  # several rounds of a device are one device
 
 
 def test_on_adult_dealt_at_random_it_reads_nothing(adult):
     """All devices have the same majority there; what they have more of than usual cannot be told from updates."""
-    found = [judged(adult, IID(100), seed, "more than usual")[0] for seed in range(3)]
-    figures = [judgement.worst.balanced_accuracy for judgement in found]
+    judgements = [judged(adult, IID(100), seed, "more than usual")[0] for seed in range(3)]
+    figures = [judgement.worst.balanced_accuracy for judgement in judgements]
     assert abs(np.mean([figure.estimate for figure in figures]) - 0.5) < 0.12
     assert all(figure.low < 0.5 for figure in figures)
     federation = Federation(adult, devices=100, fraction=0.5)
@@ -100,7 +100,7 @@ def test_on_adult_dealt_at_random_it_reads_nothing(adult):
 
 def test_noise_on_clipped_updates_hides_the_majority(adult):
     shield = DPGaussian.for_advantage(0.1, releases=4, clip=0.1)
-    found, run = judged(adult, Dirichlet(100, 0.1, "sex"), 1, shield=shield)
+    judgement, run = judged(adult, Dirichlet(100, 0.1, "sex"), 1, shield=shield)
     assert shield.certificates_over(4, 2, (0.5, 0.5))[1].bound <= 0.55 + 1e-9
-    assert found.worst.balanced_accuracy.low < 0.55
+    assert judgement.worst.balanced_accuracy.low < 0.55
     assert run.history[0].damage["l2"] > 1

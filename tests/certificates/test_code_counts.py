@@ -38,13 +38,13 @@ def test_binary_closed_form():
 
 def test_certificate_says_what_it_rests_on():
     """The map was fixed before; counts that left, and what else is shown, are not covered."""
-    one = certify_codes(np.tile([0, 1], 500), np.repeat([0, 1], 500), 2, 0.9, does_not_cover=("age",))
-    assert one.confidence == 0.9
-    assert one.direction == "upper"
-    assert one.assumptions["codes seen"] == 2
-    assert "age" in one.does_not_cover
-    assert "map" in one.assumptions
-    assert str(one).startswith("CERTIFIED balanced accuracy")
+    certificate = certify_codes(np.tile([0, 1], 500), np.repeat([0, 1], 500), 2, 0.9, does_not_cover=("age",))
+    assert certificate.confidence == 0.9
+    assert certificate.direction == "upper"
+    assert certificate.assumptions["codes seen"] == 2
+    assert "age" in certificate.does_not_cover
+    assert "map" in certificate.assumptions
+    assert str(certificate).startswith("CERTIFIED balanced accuracy")
 
 
 @pytest.mark.parametrize(

@@ -101,14 +101,14 @@ def test_the_lower_bound_on_entropy_is_the_formula_term_by_term(values: int, n: 
     variance, depth = most_variance_naively(values), math.log(1 / alpha)
     slack = math.sqrt(2 * variance * depth / n) + depth / n
     assert entropy_naively(labels) > slack
-    found = c.conditional_entropy_lower_bound(labels, None, values, alpha)
-    assert found * math.log(2) == pytest.approx(entropy_naively(labels) - slack, rel=1e-4)
-    cells = [[label for label, cell in zip(labels, given_, strict=True) if cell == one] for one in (0, 1)]
+    bound = c.conditional_entropy_lower_bound(labels, None, values, alpha)
+    assert bound * math.log(2) == pytest.approx(entropy_naively(labels) - slack, rel=1e-4)
+    cells = [[label for label, cell in zip(labels, given_, strict=True) if cell == value] for value in (0, 1)]
     plug_in = sum(len(cell) / n * entropy_naively(cell) for cell in cells)
     slack = math.sqrt(2 * (variance + math.log(values) ** 2 / 4) * depth / n) + depth / n
     assert plug_in > slack
-    found = c.conditional_entropy_lower_bound(labels, given_, values, alpha)
-    assert found * math.log(2) == pytest.approx(plug_in - slack, rel=1e-4)
+    bound = c.conditional_entropy_lower_bound(labels, given_, values, alpha)
+    assert bound * math.log(2) == pytest.approx(plug_in - slack, rel=1e-4)
 
 
 @pytest.mark.parametrize(("values", "n", "alpha"), LAWS)
@@ -120,9 +120,9 @@ def test_the_upper_bound_on_entropy_is_the_formula_term_by_term(values: int, n: 
         log_tail = -middle + (values - 1) * math.log(math.e * middle / (values - 1))
         low, high = (middle, high) if log_tail > math.log(alpha / 2) else (low, middle)
     slack = math.sqrt(2 * most_variance_naively(values) * math.log(2 / alpha) / n) + low / n
-    found = c.entropy_upper_bound(labels, values, alpha)
-    assert found * math.log(2) == pytest.approx(min(slack, math.log(values)), rel=1e-4)
-    assert found < math.log2(values) or n < 100
+    bound = c.entropy_upper_bound(labels, values, alpha)
+    assert bound * math.log(2) == pytest.approx(min(slack, math.log(values)), rel=1e-4)
+    assert bound < math.log2(values) or n < 100
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 20, 100])

@@ -31,9 +31,9 @@ def test_lower_bounds_stay_below_the_truth_at_their_confidence() -> None:
     dp_over = private_over = proved = naive_over = 0
     for _ in range(trials):
         y, u = draw(600, rng)
-        found = audit_attribute_dp(y, u, rng, confidence=confidence).epsilon
-        dp_over += found > dp
-        proved += found > 0.3 * dp
+        epsilon = audit_attribute_dp(y, u, rng, confidence=confidence).epsilon
+        dp_over += epsilon > dp
+        proved += epsilon > 0.3 * dp
         private_over += audit_information_privacy(y, u, rng, confidence=confidence).epsilon > private
         rates = np.array([[np.mean(y[u == value] == code) for code in range(3)] for value in (0, 1)])
         naive_over += attribute_dp_epsilon(rates) > dp
@@ -46,12 +46,12 @@ def test_lower_bounds_stay_below_the_truth_at_their_confidence() -> None:
 def test_many_outputs_and_no_leak_prove_nothing() -> None:
     # An event chosen and counted on the same records would often look telling here.
     rng = np.random.default_rng(1)
-    trials, found = 100, 0
+    trials, positive = 100, 0
     for _ in range(trials):
         y, u = rng.integers(0, 40, 800), rng.integers(0, 2, 800)
-        found += audit_attribute_dp(y, u, rng, confidence=0.9).epsilon > 0.0
-        found += audit_information_privacy(y, u, rng, confidence=0.9).epsilon > 0.0
-    assert found <= 0.1 * 2 * trials
+        positive += audit_attribute_dp(y, u, rng, confidence=0.9).epsilon > 0.0
+        positive += audit_information_privacy(y, u, rng, confidence=0.9).epsilon > 0.0
+    assert positive <= 0.1 * 2 * trials
 
 
 def test_leaky_channels_are_found_out() -> None:
@@ -71,9 +71,9 @@ def test_scores_are_searched_for_the_best_column_and_threshold() -> None:
     rng = np.random.default_rng(3)
     u = rng.integers(0, 3, 9_000)
     scores = np.column_stack([rng.standard_normal(len(u)), 2.0 * (u == 2) + rng.standard_normal(len(u))])
-    found = audit_attribute_dp(scores, u, rng)
-    assert found.epsilon > 1.5
-    assert "output[1]" in found.event
+    bound = audit_attribute_dp(scores, u, rng)
+    assert bound.epsilon > 1.5
+    assert "output[1]" in bound.event
     assert audit_information_privacy(scores, u, rng).epsilon > 0.8
 
 

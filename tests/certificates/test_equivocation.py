@@ -22,8 +22,8 @@ def test_a_known_law_is_certified_and_no_attacker_beats_it(random_joint: Callabl
     rng = np.random.default_rng(0)
     for _ in range(300):
         joint = random_joint(rng)
-        known = KnownEquivocation.from_joint(joint, "synthetic")
-        certificate = certify_accuracy(known, largest_prior=float(joint.sum(axis=1).max()))
+        equivocation = KnownEquivocation.from_joint(joint, "synthetic")
+        certificate = certify_accuracy(equivocation, largest_prior=float(joint.sum(axis=1).max()))
         assert isinstance(certificate, Certificate)
         assert certificate.confidence is None
         assert certificate.assumptions["source of H(u|r)"] == "exact joint law"
@@ -69,5 +69,5 @@ def test_an_equivocation_must_say_why_it_may_be_relied_upon(fields: tuple[Any, .
 
 
 def test_a_lower_confidence_bound_passes_its_confidence_on() -> None:
-    known = KnownEquivocation(0.9, 2, "lower confidence bound", "held out", 0.9)
-    assert certify_accuracy(known).confidence == 0.9
+    equivocation = KnownEquivocation(0.9, 2, "lower confidence bound", "held out", 0.9)
+    assert certify_accuracy(equivocation).confidence == 0.9

@@ -248,12 +248,12 @@ def test_the_certificates_are_the_confidence_bounds_put_together() -> None:
     left = bounds.conditional_entropy_lower_bound(pairs, None, 4, 0.025) - mean
     assert known_equivocation(held, observer="sender unknown").bits == pytest.approx(max(0.0, left))
     share = 0.05 / 3
-    known = (
+    bound = (
         bounds.entropy_upper_bound(held.attribute, 2, share)
         + bounds.mean_upper_bound(cost, 0.0, most, share)
         - bounds.conditional_entropy_lower_bound(pairs, held.sender, 4, share)
     )
-    assert certify_information(held, observer="sender known").bound == pytest.approx(min(1.0, known))
+    assert certify_information(held, observer="sender known").bound == pytest.approx(min(1.0, bound))
     assert 0.0 < expected < 1.0
 
 
@@ -276,12 +276,12 @@ def test_a_server_that_knows_the_sender_is_not_told_that_the_exclusive_or_is_pri
     stranger = certify_information(sample(xor_law(), 20_000, rng, by_sender=False), observer="sender unknown")
     assert stranger.bound < 0.15
     shared = sample(xor_law(), 20_000, rng, by_sender=False)
-    own = sample(xor_law(), 20_000, rng, by_sender=True)
-    for held in (shared, own):
+    by_sender = sample(xor_law(), 20_000, rng, by_sender=True)
+    for held in (shared, by_sender):
         assert certify_information(held, observer="sender known").bound == 1.0
         assert certify_rate_accuracy(held, observer="sender known").bound == 1.0
     with pytest.raises(InputError, match="depends on the sender"):
-        certify_information(own, observer="sender unknown")
+        certify_information(by_sender, observer="sender unknown")
 
 
 def test_the_escape_code_can_be_decoded_and_is_capped() -> None:
@@ -341,10 +341,10 @@ def test_people_dealt_at_random_need_no_entropy_per_sender_whatever_the_encoders
 def test_with_people_dealt_at_random_the_server_gets_the_strangers_form_and_the_assumption_is_named() -> None:
     held = sample(noisy_law(), 5000, np.random.default_rng(7), by_sender=False)
     dealt = dataclasses.replace(held, dealt_at_random=True)
-    known = certify_information(dealt, observer="sender known")
-    assert known.bound == certify_information(held, observer="sender unknown").bound
-    assert known.bound < certify_information(held, observer="sender known").bound
-    assert known.assumptions["people dealt to senders at random"] is True
+    certificate = certify_information(dealt, observer="sender known")
+    assert certificate.bound == certify_information(held, observer="sender unknown").bound
+    assert certificate.bound < certify_information(held, observer="sender known").bound
+    assert certificate.assumptions["people dealt to senders at random"] is True
     assert "people dealt to senders at random" not in certify_information(held, observer="sender known").assumptions
     equivocation = known_equivocation(dealt, observer="sender known").bits
     assert equivocation == known_equivocation(held, observer="sender unknown").bits

@@ -28,17 +28,17 @@ class Case:
         self.gap = float(abs(self.given_u[0, 1].sum() - self.given_u[1, 1].sum()))
         self.advantage = float(0.5 * np.abs(self.given_u[0].sum(axis=0) - self.given_u[1].sum(axis=0)).sum())
         self.radius = float(rng.uniform(0.5, 3.0))
-        place = np.sort(rng.uniform(-self.radius, self.radius, points))
+        positions = np.sort(rng.uniform(-self.radius, self.radius, points))
         slope = 10.0 ** rng.uniform(-3, 1)
         self.lipschitz = slope
-        decision = (slope * (place - rng.uniform(-self.radius, self.radius)) >= 0.0).astype(int)
+        decision = (slope * (positions - rng.uniform(-self.radius, self.radius)) >= 0.0).astype(int)
         if rng.uniform() < 0.5:
             decision = 1 - decision
         wrong = np.where(decision == 1, self.given_u[:, 0], self.given_u[:, 1])
         self.error = float(wrong.sum())
         # As a {0,1}-valued function on its points the classifier's own constant is one over the smallest jump's width.
         jumps = np.flatnonzero(np.diff(decision))
-        self.own_lipschitz = float((1.0 / np.diff(place)[jumps]).max()) if len(jumps) else 0.0
+        self.own_lipschitz = float((1.0 / np.diff(positions)[jumps]).max()) if len(jumps) else 0.0
 
 
 def test_corrected_theorem_1_holds_where_the_printed_one_fails() -> None:

@@ -33,7 +33,7 @@ def _naive_mmd(r: np.ndarray, codes: list[int], rows: list[int]) -> float:
     """Gretton et al. (2012): for each pair of values, means over different pairs within, less twice that between."""
     k = _k(r, rows)
     members = {v: [i for i in rows if codes[i] == v] for v in range(3)}
-    within = {v: np.mean([k[i, j] for i, j in permutations(own, 2)]) for v, own in members.items() if len(own) > 1}
+    within = {v: np.mean([k[i, j] for i, j in permutations(rows, 2)]) for v, rows in members.items() if len(rows) > 1}
     pairs = [
         within[v] + within[w] - 2 * np.mean([k[i, j] for i in members[v] for j in members[w]])
         for v in within
@@ -52,12 +52,12 @@ def test_both_are_what_they_are_defined_to_be(codes: list[int], seed: int, paddi
     padded = torch.from_numpy(np.concatenate([r, 9.0 * np.ones((padding, 2))]))
     u = torch.tensor([*codes, *[1] * padding])
     counted = torch.tensor([*(code >= 0 for code in codes), *[False] * padding])
-    stack, values, count = (torch.stack([one, one.flip(0)]) for one in (padded, u, counted))
-    for found, naive in (
+    stack, values, count = (torch.stack([tensor, tensor.flip(0)]) for tensor in (padded, u, counted))
+    for fast, naive in (
         (hsic(padded, u, counted), _naive_hsic(r, codes, rows)),
         (mmd(padded, u, counted, 3), _naive_mmd(r, codes, rows)),
     ):
-        assert float(found) == pytest.approx(naive, abs=1e-9)
+        assert float(fast) == pytest.approx(naive, abs=1e-9)
     np.testing.assert_allclose(hsic(stack, values, count), [_naive_hsic(r, codes, rows)] * 2, atol=1e-9)
     np.testing.assert_allclose(mmd(stack, values, count, 3), [_naive_mmd(r, codes, rows)] * 2, atol=1e-9)
 
@@ -92,18 +92,18 @@ def test_estimates_are_unbiased_where_nothing_depends() -> None:
     r = torch.from_numpy(rng.normal(size=(4000, 8, 2)))
     u = torch.from_numpy(rng.integers(0, 2, (4000, 8)))
     everyone = torch.ones(4000, 8, dtype=torch.bool)
-    for found in (hsic(r, u, everyone), mmd(r, u, everyone, 2)):
-        assert abs(float(found.mean())) < 4 * float(found.std()) / 4000**0.5
-        assert float(found.min()) < 0
+    for measured in (hsic(r, u, everyone), mmd(r, u, everyone, 2)):
+        assert abs(float(measured.mean())) < 4 * float(measured.std()) / 4000**0.5
+        assert float(measured.min()) < 0
 
 
 def test_one_value_and_records_all_alike_tell_nothing_and_have_gradients() -> None:
     everyone = torch.ones(6, dtype=torch.bool)
     for r, u in ((torch.randn(6, 2, dtype=torch.float64), torch.zeros(6)), (torch.ones(6, 2), torch.arange(6) % 2)):
         r.requires_grad_()
-        for found in (hsic(r, u.long(), everyone), mmd(r, u.long(), everyone, 2)):
-            assert float(found.detach()) == pytest.approx(0, abs=1e-6)
-            (gradient,) = torch.autograd.grad(found, r)
+        for measured in (hsic(r, u.long(), everyone), mmd(r, u.long(), everyone, 2)):
+            assert float(measured.detach()) == pytest.approx(0, abs=1e-6)
+            (gradient,) = torch.autograd.grad(measured, r)
             assert bool(torch.isfinite(gradient).all())
 
 

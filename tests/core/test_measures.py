@@ -32,20 +32,20 @@ def test_the_sample_s_figures_are_those_of_a_naive_reference(classes, n, seed, c
     if coarse:  # ties in the scores must count half
         posterior = np.round(posterior * 4 + 1)
         posterior /= posterior.sum(1, keepdims=True)
-    made = predictions(codes, np.log(posterior))
-    found = resampled(made, None, 100, rng)
-    assert found["accuracy"][0] == pytest.approx((made.plain == codes).mean())
-    assert found["balanced_accuracy"][0] == pytest.approx(balanced_accuracy_score(codes, made.balanced))
+    guesses = predictions(codes, np.log(posterior))
+    figures = resampled(guesses, None, 100, rng)
+    assert figures["accuracy"][0] == pytest.approx((guesses.plain == codes).mean())
+    assert figures["balanced_accuracy"][0] == pytest.approx(balanced_accuracy_score(codes, guesses.balanced))
     scored = [1] if classes == 2 else range(classes)
     areas = [roc_auc_score(codes == k, np.log(posterior[:, k])) for k in scored]
-    assert found["auc"][0] == pytest.approx(np.mean(areas))
+    assert figures["auc"][0] == pytest.approx(np.mean(areas))
     shares = np.bincount(codes) / len(codes)
     bits = -(shares * np.log2(shares)).sum() + np.log2(posterior[np.arange(len(codes)), codes]).mean()
-    assert found["raw_information"][0] == pytest.approx(bits)
-    assert found["prior"][0] == pytest.approx(shares.max())
-    expected = (classes * found["balanced_accuracy"] - 1) / (classes - 1)
-    np.testing.assert_allclose(found["advantage"], expected)
-    assert found["mutual_information_bits"].min() >= 0
+    assert figures["raw_information"][0] == pytest.approx(bits)
+    assert figures["prior"][0] == pytest.approx(shares.max())
+    expected = (classes * figures["balanced_accuracy"] - 1) / (classes - 1)
+    np.testing.assert_allclose(figures["advantage"], expected)
+    assert figures["mutual_information_bits"].min() >= 0
 
 
 def test_intervals_cover_the_true_accuracy_as_often_as_they_say():
@@ -67,9 +67,9 @@ def test_records_of_one_person_are_not_independent_evidence():
     codes = (np.arange(60) % 2)[person]
     right = (rng.random(60) < 0.7)[person]
     guess = np.where(right, codes, 1 - codes)
-    made = predictions(codes, np.log(np.where(np.eye(2)[guess] > 0, 0.7, 0.3)))
-    alone = interval(resampled(made, None, 500, np.random.default_rng(0))["accuracy"], 0.95)
-    grouped = interval(resampled(made, person, 500, np.random.default_rng(0))["accuracy"], 0.95)
+    guesses = predictions(codes, np.log(np.where(np.eye(2)[guess] > 0, 0.7, 0.3)))
+    alone = interval(resampled(guesses, None, 500, np.random.default_rng(0))["accuracy"], 0.95)
+    grouped = interval(resampled(guesses, person, 500, np.random.default_rng(0))["accuracy"], 0.95)
     assert grouped.high - grouped.low > 3 * (alone.high - alone.low)
     assert detectable_advantage(codes, 2, person) > 3 * detectable_advantage(codes, 2, None)
 
@@ -91,16 +91,16 @@ def test_the_detectable_advantage_is_detected_in_four_of_five_repetitions():
 def test_a_draw_that_misses_a_rare_class_does_not_spoil_the_interval():
     rng = np.random.default_rng(4)
     codes = np.array([0] * 50 + [1] * 50 + [2])
-    found = resampled(predictions(codes, np.log(rng.dirichlet(np.ones(3), 101))), None, 200, rng)
-    assert all(np.isfinite(draws).all() for draws in found.values())
+    figures = resampled(predictions(codes, np.log(rng.dirichlet(np.ones(3), 101))), None, 200, rng)
+    assert all(np.isfinite(draws).all() for draws in figures.values())
 
 
 def test_a_draw_that_misses_one_of_two_classes_is_left_out_quietly():
     rng = np.random.default_rng(5)
     codes = np.array([0] * 6 + [1])
-    found = resampled(predictions(codes, np.log(rng.dirichlet(np.ones(2), 7))), None, 200, rng)
-    assert np.isnan(found["auc"]).any()
-    assert np.isfinite(interval(found["auc"], 0.95).low)
+    figures = resampled(predictions(codes, np.log(rng.dirichlet(np.ones(2), 7))), None, 200, rng)
+    assert np.isnan(figures["auc"]).any()
+    assert np.isfinite(interval(figures["auc"], 0.95).low)
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_intervals_of_few_victims_or_perfect_readers_cover_the_truth(sizes, trut
     for _ in range(150):
         right = rng.random(len(codes)) < np.array(truth)[codes]
         guess = np.where(right, codes, (codes + 1) % classes)
-        made = predictions(codes, np.log(np.where(np.eye(classes)[guess] > 0, 0.7, 0.3 / (classes - 1))))
-        draws = resampled(made, None, 200, rng)
-        figures = figures_of(draws, made.recalls[0], counting_units(codes, classes, None), 0.95)
+        guesses = predictions(codes, np.log(np.where(np.eye(classes)[guess] > 0, 0.7, 0.3 / (classes - 1))))
+        draws = resampled(guesses, None, 200, rng)
+        figures = figures_of(draws, guesses.recalls[0], counting_units(codes, classes, None), 0.95)
         hits += figures["balanced_accuracy"].low <= np.mean(truth) <= figures["balanced_accuracy"].high
         assert figures["auc"].low <= figures["auc"].estimate <= figures["auc"].high
     assert hits >= 138
@@ -129,7 +129,7 @@ def test_intervals_of_few_victims_or_perfect_readers_cover_the_truth(sizes, trut
 
 def test_the_prior_is_that_of_the_attacker_s_commonest_value():
     codes = np.array([0] * 49 + [1] * 51)
-    made = predictions(codes, np.log(np.full((100, 2), 0.5)), prior=np.array([0.6, 0.4]))
-    found = resampled(made, None, 200, np.random.default_rng(0))
-    assert found["prior"][0] == pytest.approx(0.49)
-    assert interval(found["prior"], 0.95).low < 0.45
+    guesses = predictions(codes, np.log(np.full((100, 2), 0.5)), prior=np.array([0.6, 0.4]))
+    figures = resampled(guesses, None, 200, np.random.default_rng(0))
+    assert figures["prior"][0] == pytest.approx(0.49)
+    assert interval(figures["prior"], 0.95).low < 0.45

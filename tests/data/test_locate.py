@@ -61,10 +61,10 @@ def test_a_download_is_checked_and_kept(web, nowhere, algorithm):
     (folder / "a.bin").write_bytes(CONTENT)
     source = source_at(address, algorithm=algorithm)
     assert find(source) is None
-    found = locate(source)
-    assert found.where == "cache"
-    assert found.files["a.bin"] == nowhere / "some" / "a.bin"
-    assert found.files["a.bin"].read_bytes() == CONTENT
+    located = locate(source)
+    assert located.where == "cache"
+    assert located.files["a.bin"] == nowhere / "some" / "a.bin"
+    assert located.files["a.bin"].read_bytes() == CONTENT
     (folder / "a.bin").unlink()
     assert locate(source).folder == nowhere / "some"  # from the cache: nothing is served any more
 
@@ -76,9 +76,9 @@ def test_a_file_without_a_published_hash_is_kept_as_it_comes(web, nowhere):
     class Unhashed(type(source_at(address))):  # type: ignore[misc]
         files = (PublishedFile("a.bin", address + "a.bin", ""),)
 
-    found = locate(Unhashed())
-    assert found.where == "cache"
-    assert found.files["a.bin"].read_bytes() == b"whatever is served"
+    located = locate(Unhashed())
+    assert located.where == "cache"
+    assert located.files["a.bin"].read_bytes() == b"whatever is served"
 
 
 def test_a_corrupted_download_is_refused_and_not_kept(web, nowhere):
@@ -116,8 +116,8 @@ def test_the_users_folder_comes_first(nowhere, tmp_path, monkeypatch):
     source = source_at("http://127.0.0.1:1/")
     assert find(source) is None
     (mine / "some" / "a.bin").write_bytes(b"my own, another version")
-    found = locate(source)
-    assert (found.where, found.folder) == ("folder", mine / "some")
+    located = locate(source)
+    assert (located.where, located.folder) == ("folder", mine / "some")
     monkeypatch.setenv("FEDVEIL_DATA", str(tmp_path / "absent"))
     with pytest.raises(InputError, match=r"FEDVEIL_DATA names .*absent, which is not a folder"):
         find(source)

@@ -69,20 +69,20 @@ def test_each_feature_is_what_a_naive_reader_computes(run):
     def tensor(name):
         return row[by_name[name].start : by_name[name].stop].reshape(by_name[name].shape)
 
-    found = {how: features(updates, segments, how)[3] for how in FEATURES}
-    assert torch.equal(found["whole"], row)
-    torch.testing.assert_close(found["direction"], row / row.norm())
+    rows = {how: features(updates, segments, how)[3] for how in FEATURES}
+    assert torch.equal(rows["whole"], row)
+    torch.testing.assert_close(rows["direction"], row / row.norm())
     window = tensor("1.weight").abs().reshape(3, 1, 9).max(dim=2).values.flatten()
-    assert torch.equal(found["max"], torch.cat([window, tensor("5.weight").abs().flatten()]))
-    assert torch.equal(found["biases"], torch.cat([tensor(n) for n in ("1.bias", "2.weight", "2.bias", "5.bias")]))
-    assert torch.equal(found["last"], torch.cat([tensor("5.weight").flatten(), tensor("5.bias")]))
-    assert found["layers"].shape == (6 * 8,)
+    assert torch.equal(rows["max"], torch.cat([window, tensor("5.weight").abs().flatten()]))
+    assert torch.equal(rows["biases"], torch.cat([tensor(n) for n in ("1.bias", "2.weight", "2.bias", "5.bias")]))
+    assert torch.equal(rows["last"], torch.cat([tensor("5.weight").flatten(), tensor("5.bias")]))
+    assert rows["layers"].shape == (6 * 8,)
     first = tensor("1.weight").flatten()
     six = [first.mean(), first.std(correction=0), first.abs().mean(), first.abs().max(), first.norm()]
-    torch.testing.assert_close(found["layers"][:5], torch.stack(six))
-    assert found["layers"][5] == (first > 0).double().mean()
-    assert found["projection"].shape == (DIRECTIONS,)
-    assert found["projection"].norm() == pytest.approx(float(row.norm()), rel=0.25)
+    torch.testing.assert_close(rows["layers"][:5], torch.stack(six))
+    assert rows["layers"][5] == (first > 0).double().mean()
+    assert rows["projection"].shape == (DIRECTIONS,)
+    assert rows["projection"].norm() == pytest.approx(float(row.norm()), rel=0.25)
 
 
 def test_a_large_layer_has_one_feature_per_input_and_the_gradient_reaches_the_largest():

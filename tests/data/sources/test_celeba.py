@@ -14,11 +14,11 @@ from fedveil.core.errors import InputError
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    made = tmp_path / "data" / "celeba"
-    write_celeba(made)
-    monkeypatch.setenv("FEDVEIL_DATA", str(made.parent))
+    folder = tmp_path / "data" / "celeba"
+    write_celeba(folder)
+    monkeypatch.setenv("FEDVEIL_DATA", str(folder.parent))
     monkeypatch.setenv("FEDVEIL_CACHE", str(tmp_path / "cache"))
-    return made
+    return folder
 
 
 def load(**options):
@@ -62,8 +62,8 @@ def test_further_attributes_serve_as_attribute_and_as_task(folder, name, column)
     expected = ["yes" if label(face)[column] > 0 else "no" for face in range(FACES)]
     hidden = load(target="smiling", sensitive=name).attributes[name]
     task = load(target=name, sensitive="smiling").y
-    for told in (hidden, task):
-        assert [told.values[code] for code in told.codes] == expected
+    for data in (hidden, task):
+        assert [data.values[code] for code in data.codes] == expected
 
 
 def test_pixels_around_zero(folder):

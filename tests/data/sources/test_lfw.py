@@ -29,37 +29,37 @@ def face(person: int, shot: int) -> bytes:
 
 
 def scores(person: int, shot: int, **others: float) -> dict[str, float]:
-    told = dict.fromkeys(NAMES, -0.5)
-    told[("Asian", "White", "Black")[person % 3]] = 1.5
-    told[("Male", "Female")[person % 2]] = 1.0
-    told["Smiling"] = 1.0 if (person + shot) % 2 else -1.0
-    return told | others
+    scored = dict.fromkeys(NAMES, -0.5)
+    scored[("Asian", "White", "Black")[person % 3]] = 1.5
+    scored[("Male", "Female")[person % 2]] = 1.0
+    scored["Smiling"] = 1.0 if (person + shot) % 2 else -1.0
+    return scored | others
 
 
 def labels(lines: dict[tuple[str, int], dict[str, float]], names: list[str] = NAMES) -> str:
     head = ["# scores", "\t".join(["#", "person", "imagenum", *names])]
-    rows = ["\t".join([who, str(shot), *(str(told[n]) for n in names)]) for (who, shot), told in lines.items()]
+    rows = ["\t".join([who, str(shot), *(str(scored[n]) for n in names)]) for (who, shot), scored in lines.items()]
     return "\n".join([*head, *rows]) + "\n"
 
 
 def everyone() -> dict[tuple[str, int], dict[str, float]]:
-    told = {(f"Person No{person}", shot): scores(person, shot) for person in range(PEOPLE) for shot in (1, 2)}
-    told["Person No0", 1]["Black"] = 2.0  # Asian and Black: of unknown race
-    return told
+    lines = {(f"Person No{person}", shot): scores(person, shot) for person in range(PEOPLE) for shot in (1, 2)}
+    lines["Person No0", 1]["Black"] = 2.0  # Asian and Black: of unknown race
+    return lines
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    made = tmp_path / "data" / "lfw"
+    folder = tmp_path / "data" / "lfw"
     for person in range(PEOPLE):
-        own = made / "lfw-deepfunneled" / f"Person_No{person}"
-        own.mkdir(parents=True)
+        pictures = folder / "lfw-deepfunneled" / f"Person_No{person}"
+        pictures.mkdir(parents=True)
         for shot in (1, 2):
-            (own / f"Person_No{person}_{shot:04d}.jpg").write_bytes(face(person, shot))
-    (made / "lfw_attributes.txt").write_text(labels(everyone()))
-    monkeypatch.setenv("FEDVEIL_DATA", str(made.parent))
+            (pictures / f"Person_No{person}_{shot:04d}.jpg").write_bytes(face(person, shot))
+    (folder / "lfw_attributes.txt").write_text(labels(everyone()))
+    monkeypatch.setenv("FEDVEIL_DATA", str(folder.parent))
     monkeypatch.setenv("FEDVEIL_CACHE", str(tmp_path / "cache"))
-    return made
+    return folder
 
 
 def load(**options):

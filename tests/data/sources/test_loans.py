@@ -59,12 +59,12 @@ def test_gender_and_age(published):
 @pytest.mark.parametrize("name", COPIES)
 def test_copies_of_a_protected_attribute_are_kept_only_if_asked_for(published, name):
     published("loans")
-    own, *copies = COPIES[name]
+    column, *copies = COPIES[name]
     data = fedveil.data.load("loans", sensitive=name)
-    assert not columns_of(data) & {own, *copies}
+    assert not columns_of(data) & {column, *copies}
     assert data.facts["copies_left_out"] == copies
     kept = fedveil.data.load("loans", sensitive=name, keep_copies=True)
-    assert own not in columns_of(kept)
+    assert column not in columns_of(kept)
     assert set(copies) & columns_of(kept)
     assert not kept.facts["copies_left_out"]
 

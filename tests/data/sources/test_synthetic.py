@@ -21,16 +21,16 @@ from fedveil.data.sources.synthetic import (
 )
 
 
-def made(**options):
+def drawn(**options):
     return fedveil.data.load("synthetic", target="y", sensitive="u", **options)
 
 
 @pytest.mark.parametrize(("distance", "prior"), [(0.3, 0.5), (1.7, 0.8), (4.0, 0.05), (8.0, 0.5)])
 def test_gaussian_bits_agree_with_adaptive_quadrature_of_the_divergence(distance, prior):
     def integrand(r: float) -> float:
-        one, zero = norm.pdf(r, distance / 2), norm.pdf(r, -distance / 2)
-        mix = prior * one + (1 - prior) * zero
-        parts = ((prior, one), (1 - prior, zero))
+        density_1, density_0 = norm.pdf(r, distance / 2), norm.pdf(r, -distance / 2)
+        mix = prior * density_1 + (1 - prior) * density_0
+        parts = ((prior, density_1), (1 - prior, density_0))
         return sum(p * f * np.log2(f / mix) for p, f in parts if f > 0 and mix > 0)
 
     middle = [-distance / 2, 0.0, distance / 2]
@@ -69,7 +69,7 @@ def test_bayes_accuracy_of_gaussians():
 
 
 def test_a_binary_attribute_is_as_readable_as_stated():
-    data = made(n=40_000, bits=0.4, prior=0.3)
+    data = drawn(n=40_000, bits=0.4, prior=0.3)
     x, u = data.x, data.attributes["u"].codes
     direction = x[u == 1].mean(axis=0) - x[u == 0].mean(axis=0)
     distance = data.facts["distance"]
@@ -86,7 +86,7 @@ def test_a_many_valued_attribute_is_as_readable_as_stated():
     from sklearn.neighbors import NearestCentroid
 
     prior = [0.4, 0.3, 0.2, 0.1]
-    data = made(n=20_000, values=4, bits=0.9, prior=prior, dimension=8)
+    data = drawn(n=20_000, values=4, bits=0.9, prior=prior, dimension=8)
     u = data.attributes["u"].codes
     guess = NearestCentroid().fit(data.x, u).predict(data.x)  # symbols are far apart, so this reads the symbol
     assert np.mean(guess == u) == pytest.approx(data.facts["bayes_accuracy"], abs=0.02)
@@ -95,11 +95,11 @@ def test_a_many_valued_attribute_is_as_readable_as_stated():
 
 
 def test_the_targets_relation_is_as_stated():
-    data = made(n=50_000, overlap=0.6, values=4, bits=0.5)
+    data = drawn(n=50_000, overlap=0.6, values=4, bits=0.5)
     assert data.y is not None
     measured = plug_in_mutual_information(data.y.codes, data.attributes["u"].codes)
     assert measured == pytest.approx(data.facts["target_bits"], abs=0.01)
-    independent = made(n=50_000)
+    independent = drawn(n=50_000)
     assert independent.facts["target_bits"] == pytest.approx(0.0, abs=1e-12)
     assert independent.y is not None
     from sklearn.linear_model import LogisticRegression
@@ -109,12 +109,12 @@ def test_the_targets_relation_is_as_stated():
 
 
 def test_seeds_and_groups():
-    one, same, other = (made(seed=seed, groups=12) for seed in (0, 0, 1))
-    np.testing.assert_array_equal(one.x, same.x)
-    assert not np.array_equal(one.x, other.x)
-    assert one.groups is not None
+    first, same, other = (drawn(seed=seed, groups=12) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.x, same.x)
+    assert not np.array_equal(first.x, other.x)
+    assert first.groups is not None
     for group in range(12):
-        assert len(np.unique(one.split[one.groups == group])) == 1
+        assert len(np.unique(first.split[first.groups == group])) == 1
 
 
 @pytest.mark.parametrize(
@@ -136,4 +136,4 @@ def test_seeds_and_groups():
 )
 def test_faulty_options(options, says):
     with pytest.raises(InputError, match=says):
-        made(**options)
+        drawn(**options)

@@ -54,11 +54,11 @@ def test_csv_and_parquet_give_the_same_data(tmp_path):
     frame = people()
     frame.loc[3, "age"] = None
     frame.loc[4, "job"] = None
-    one, two = (load(saved(tmp_path, frame, name)) for name in ("people.csv", "people.parquet"))
-    np.testing.assert_array_equal(one.x, two.x)
-    np.testing.assert_array_equal(one.split, two.split)
-    assert one.feature_names == two.feature_names
-    assert {"age missing", "job=(missing)"} <= set(one.feature_names)
+    from_csv, from_parquet = (load(saved(tmp_path, frame, name)) for name in ("people.csv", "people.parquet"))
+    np.testing.assert_array_equal(from_csv.x, from_parquet.x)
+    np.testing.assert_array_equal(from_csv.split, from_parquet.split)
+    assert from_csv.feature_names == from_parquet.feature_names
+    assert {"age missing", "job=(missing)"} <= set(from_csv.feature_names)
 
 
 def test_features_bins_and_no_target(tmp_path):
@@ -105,9 +105,9 @@ def test_a_nested_column_is_no_input(tmp_path):
 
 def test_a_sensitive_column_is_no_input_however_its_name_is_written(tmp_path):
     composed, apart = "größe", unicodedata.normalize("NFD", "größe")
-    for written, asked in ((composed, apart), (apart, composed)):
+    for written, named in ((composed, apart), (apart, composed)):
         path = saved(tmp_path, people().rename(columns={"sex": written}))
-        assert not any("gr" in name for name in load(path, sensitive=asked).feature_names)
+        assert not any("gr" in name for name in load(path, sensitive=named).feature_names)
 
 
 def test_records_without_labels(tmp_path):

@@ -45,13 +45,13 @@ def add(archive: tarfile.TarFile, inside: str, content: bytes) -> None:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    made = tmp_path / "data" / "utkface"
-    made.mkdir(parents=True)
+    folder = tmp_path / "data" / "utkface"
+    folder.mkdir(parents=True)
     for face in range(FACES):
-        (made / name(face)).write_bytes(picture(colour(face)))
-    monkeypatch.setenv("FEDVEIL_DATA", str(made.parent))
+        (folder / name(face)).write_bytes(picture(colour(face)))
+    monkeypatch.setenv("FEDVEIL_DATA", str(folder.parent))
     monkeypatch.setenv("FEDVEIL_CACHE", str(tmp_path / "cache"))
-    return made
+    return folder
 
 
 def load(**options):
@@ -130,7 +130,7 @@ def test_ages_as_in_table_10(classes, values):
 
 
 @pytest.mark.parametrize(
-    ("told", "says"),
+    ("name", "says"),
     [
         ("100_1_2_20170112213615815.jpg", (100, 1, 2)),
         ("24_0_1_20170116220224657 .jpg.chip.jpg", (24, 0, 1)),
@@ -144,13 +144,13 @@ def test_ages_as_in_table_10(classes, values):
         ("26_1_0_20170116184028385.png", None),
     ],
 )
-def test_names(told, says):
-    assert parse_name(told) == says
+def test_names(name, says):
+    assert parse_name(name) == says
 
 
 def test_names_that_do_not_parse_are_left_out_and_counted(folder):
-    for told in ("61_1_20170109142408075.jpg.chip.jpg", "portrait.jpg"):
-        (folder / told).write_bytes(b"never read")
+    for name in ("61_1_20170109142408075.jpg.chip.jpg", "portrait.jpg"):
+        (folder / name).write_bytes(b"never read")
     (folder / "README.txt").write_text("no picture")
     data = load()
     assert len(data) == FACES
@@ -169,9 +169,9 @@ def test_the_papers_split():
     split = even_split(races, seed=0, **shares)
     assert {part: int((split == part).sum()) for part in Split} == PAPERS_SPLIT
     for race in range(5):
-        own = split[races == race]
-        assert (own == Split.TEST).sum() == pytest.approx(0.2 * len(own), abs=1)
-        assert (own == Split.VALIDATION).sum() == pytest.approx(0.08 * len(own), abs=1.1)
+        part = split[races == race]
+        assert (part == Split.TEST).sum() == pytest.approx(0.2 * len(part), abs=1)
+        assert (part == Split.VALIDATION).sum() == pytest.approx(0.08 * len(part), abs=1.1)
     assert not np.array_equal(split, even_split(races, seed=1, **shares))
     np.testing.assert_array_equal(split, even_split(races, seed=0, **shares))
 
@@ -194,10 +194,10 @@ def test_the_papers_split_of_as_many_files(folder, monkeypatch):
 
 
 def test_the_split_does_not_depend_on_what_is_asked_for(folder):
-    one, other = load(), load(target="age", sensitive="race", race_classes=2)
-    np.testing.assert_array_equal(one.split, other.split)
-    assert [len(one.rows(split)) for split in Split] == [144, 16, 40]
-    assert not np.array_equal(load(seed=1).split, one.split)
+    first, other = load(), load(target="age", sensitive="race", race_classes=2)
+    np.testing.assert_array_equal(first.split, other.split)
+    assert [len(first.rows(split)) for split in Split] == [144, 16, 40]
+    assert not np.array_equal(load(seed=1).split, first.split)
 
 
 def test_the_archive_and_its_unpacked_folder_serve_as_well(folder):
