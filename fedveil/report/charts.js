@@ -4,7 +4,7 @@
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;");
 const cut = (text, most = 26) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 const digits = (value, n = 3) => (value === null || value === undefined ? "missing" : value.toFixed(n).replace("-", "−"));
-const told = (e) => (e ? `${digits(e[0])} [${digits(e[1])}, ${digits(e[2])}]` : "missing");
+const withInterval = (e) => (e ? `${digits(e[0])} [${digits(e[1])}, ${digits(e[2])}]` : "missing");
 const bars = (es, colour) => ({
   type: "data", symmetric: false, array: es.map((e) => e[2] - e[0]), arrayminus: es.map((e) => e[0] - e[1]),
   color: colour, thickness: 1, width: 0,
@@ -48,19 +48,19 @@ const PRINT_WIDTH = 660;
 const MANY = 120; // beyond so many settings the frontier leaves its error bars to the table
 
 function draw(id, traces, layout) {
-  const place = document.getElementById(id);
-  if (place.dataset.note) { place.replaceChildren(); delete place.dataset.note; }
-  return Plotly.react(place, traces, layout, OPTIONS);
+  const node = document.getElementById(id);
+  if (node.dataset.note) { node.replaceChildren(); delete node.dataset.note; }
+  return Plotly.react(node, traces, layout, OPTIONS);
 }
 
 function note(id, text) {
-  const place = document.getElementById(id);
-  if (place.data) Plotly.purge(place);
-  place.dataset.note = "yes";
-  place.style.height = "";
-  place.removeAttribute("role");
-  place.removeAttribute("aria-label");
-  place.replaceChildren(el("p", { class: "empty" }, text));
+  const node = document.getElementById(id);
+  if (node.data) Plotly.purge(node);
+  node.dataset.note = "yes";
+  node.style.height = "";
+  node.removeAttribute("role");
+  node.removeAttribute("aria-label");
+  node.replaceChildren(el("p", { class: "empty" }, text));
 }
 
 // The frontier ---------------------------------------------------------------------------------------------------
@@ -74,9 +74,9 @@ function line(x, y, look, dash) {
 function settingHover(index) {
   const view = currentView(), point = view.points[index], setting = DATA.settings[index];
   const lines = [`<b>${plain(setting.label)}</b>`,
-    `leakage ${told(point.leakage)}, read by ${plain(point.attacker)}`, `utility ${told(point.utility)}`,
+    `leakage ${withInterval(point.leakage)}, read by ${plain(point.attacker)}`, `utility ${withInterval(point.utility)}`,
     `${point.each.length} ${point.each.length === 1 ? "cell" : "cells"}: seed ${point.each.map((e) => e[0]).join(", ")}`];
-  if (view.cotrained[index]) lines.push(`co-trained adversary: ${told(view.cotrained[index])}`);
+  if (view.cotrained[index]) lines.push(`co-trained adversary: ${withInterval(view.cotrained[index])}`);
   if (view.bounds[index] !== null) lines.push(`CERTIFIED ≤ ${upwards(view.bounds[index])}${broken(index).length ? ", CONTRADICTED" : ""}`);
   if (view.missing[index]) lines.push(`missing: ${plain(cut(view.missing[index], 60))}`);
   return lines.join("<br>");
@@ -138,10 +138,10 @@ function drawFrontier() {
     xaxis: { title: narrow() ? "leakage (balanced accuracy) → worse" : `leakage: balanced accuracy of reading ${plain(cut(attributeName(), 30))} → worse`, showgrid: false, range: [low - room, reach + room], nticks: narrow() ? 5 : 9 },
     yaxis: { title: `utility: accuracy of ${plain(cut(taskName(), 24))} → better`, range: [Math.min(...us) - tall, Math.max(...us) + tall] },
   }));
-  const place = document.getElementById("frontier");
-  if (!place.dataset.wired) {
-    place.dataset.wired = "yes";
-    place.on("plotly_click", (event) => {
+  const node = document.getElementById("frontier");
+  if (!node.dataset.wired) {
+    node.dataset.wired = "yes";
+    node.on("plotly_click", (event) => {
       const hit = event.points.find((p) => p.customdata !== undefined);
       if (hit) select(hit.customdata);
     });
@@ -151,10 +151,10 @@ function drawFrontier() {
 }
 
 function markSelected() {
-  const place = document.getElementById("frontier"), view = currentView();
-  if (!place.data || place.dataset.note) return;
-  const point = view.points[state.setting], last = place.data.length - 1;
-  Plotly.restyle(place, {
+  const node = document.getElementById("frontier"), view = currentView();
+  if (!node.data || node.dataset.note) return;
+  const point = view.points[state.setting], last = node.data.length - 1;
+  Plotly.restyle(node, {
     x: [point && point.each.length > 1 ? point.each.map((e) => e[1]) : [], point ? [point.leakage[0]] : []],
     y: [point && point.each.length > 1 ? point.each.map((e) => e[2]) : [], point ? [point.utility[0]] : []],
   }, [last - 1, last]);
@@ -164,7 +164,7 @@ function markSelected() {
 
 function dots(id, names, series, look, more) {
   // Rows of dots with error bars; `series` are {figures, mark…}, a figure for each name or null.
-  const place = document.getElementById(id);
+  const node = document.getElementById(id);
   const wide = narrow() ? 15 : 30;
   const rows = names.map((_, i) => names.length - 1 - i);
   const spread = series.length > 1 ? 0.16 : 0;
@@ -173,12 +173,12 @@ function dots(id, names, series, look, more) {
     const es = at.map((i) => one.figures[i]);
     return { x: es.map((e) => e[0]), y: at.map((i) => rows[i] + spread * (series.length - 1) / 2 - spread * s), mode: "markers",
       error_x: Object.assign(bars(es, one.colour), { thickness: 1.5 }), hoverinfo: "text",
-      hovertext: at.map((i) => `<b>${plain(names[i])}</b><br>${plain(one.name)}: ${told(es[at.indexOf(i)])}`),
+      hovertext: at.map((i) => `<b>${plain(names[i])}</b><br>${plain(one.name)}: ${withInterval(es[at.indexOf(i)])}`),
       marker: { color: one.colours ? at.map((i) => one.colours[i]) : one.colour, symbol: one.symbols ? at.map((i) => one.symbols[i]) : one.symbol, size: 11, line: { width: 1.6, color: one.colour } } };
   });
   const height = Math.max(150, 92 + names.length * (series.length > 1 ? 40 : 34));
-  place.style.height = height + "px";
-  place.setAttribute("role", "img");
+  node.style.height = height + "px";
+  node.setAttribute("role", "img");
   return draw(id, traces, layoutOf(look, Object.assign({ height, margin: { l: 40, r: 16, t: 30, b: 46 } }, more, {
     yaxis: { tickvals: rows, ticktext: names.map((n) => plain(cut(n, wide))), range: [-0.7, names.length - 0.3], showgrid: true, ticks: "", tickfont: { color: look.ink, size: 12.5 } },
   })));
@@ -192,21 +192,21 @@ function vertical(value, text, look, colour, width, dash, shift) {
 }
 
 function drawAttackers() {
-  const found = DATA.attackers[state.attribute]?.[state.setting] || [], view = currentView(), look = paper();
-  if (!found.length) return note("attackers", "This setting has no attackers' figures: " + reasonMissing());
-  const names = found.map((a) => (a.cotrained ? (/co-?trained/i.test(a.name) ? a.name : `${a.name} (co-trained)`) : a.name));
+  const attackers = DATA.attackers[state.attribute]?.[state.setting] || [], view = currentView(), look = paper();
+  if (!attackers.length) return note("attackers", "This setting has no attackers' figures: " + reasonMissing());
+  const names = attackers.map((a) => (a.cotrained ? (/co-?trained/i.test(a.name) ? a.name : `${a.name} (co-trained)`) : a.name));
   const mark = DATA.methods[DATA.settings[state.setting].method], colour = colourOf(mark, look);
   const lines = [];
   if (view && view.chance !== undefined) lines.push(vertical(view.chance, `guessing ${digits(view.chance, 2)}`, look, look.muted, 1.2, "dash", "left"));
   const limit = view ? view.bounds[state.setting] : null;
   if (limit !== null) lines.push(vertical(limit, `CERTIFIED ≤ ${upwards(limit)}`, look, look.proved, 4, "solid", "right"));
-  const es = found.map((a) => a.balanced_accuracy).filter(Boolean);
+  const es = attackers.map((a) => a.balanced_accuracy).filter(Boolean);
   const low = Math.min(...es.map((e) => e[1]), view?.chance ?? 1), high = Math.max(...es.map((e) => e[2]), limit ?? 0, low + 0.05);
-  document.getElementById("attackers").setAttribute("aria-label", "Balanced accuracy of each attacker: " + found.map((a, i) => `${names[i]} ${digits(a.balanced_accuracy && a.balanced_accuracy[0])}`).join(", "));
+  document.getElementById("attackers").setAttribute("aria-label", "Balanced accuracy of each attacker: " + attackers.map((a, i) => `${names[i]} ${digits(a.balanced_accuracy && a.balanced_accuracy[0])}`).join(", "));
   return dots("attackers", names, [{
-    name: "balanced accuracy", figures: found.map((a) => a.balanced_accuracy), colour,
-    colours: found.map((a) => (a.cotrained || a.kind === "decensoring-control" ? look.paper : colour)),
-    symbols: found.map((a) => (a.cotrained ? "diamond" : a.kind.startsWith("decensoring") ? "square" : "circle")),
+    name: "balanced accuracy", figures: attackers.map((a) => a.balanced_accuracy), colour,
+    colours: attackers.map((a) => (a.cotrained || a.kind === "decensoring-control" ? look.paper : colour)),
+    symbols: attackers.map((a) => (a.cotrained ? "diamond" : a.kind.startsWith("decensoring") ? "square" : "circle")),
   }], look, { shapes: lines.map((l) => l.shape), annotations: lines.map((l) => l.note),
     xaxis: { title: "balanced accuracy → reads more", showgrid: false, range: [low - 0.02, high + 0.02], nticks: narrow() ? 5 : 9 } });
 }
@@ -219,7 +219,7 @@ function drawGroups() {
   if (free !== null && free !== undefined && free !== state.setting && groups.settings[free])
     series.push({ name: DATA.settings[free].label, figures: groups.settings[free], colour: look.muted, symbol: "x-thin-open" });
   series.push({ name: DATA.settings[state.setting].label, figures: mine, colour: colourOf(mark, look), symbol: mark.symbol });
-  document.getElementById("groups").setAttribute("aria-label", "Accuracy by group: " + groups.values.map((v, i) => `${v} ${told(mine[i])}`).join(", "));
+  document.getElementById("groups").setAttribute("aria-label", "Accuracy by group: " + groups.values.map((v, i) => `${v} ${withInterval(mine[i])}`).join(", "));
   return dots("groups", groups.values, series, look, { margin: { l: 40, r: 16, t: 12, b: 46 }, xaxis: { title: `accuracy of ${plain(cut(taskName(), 30))}`, nticks: narrow() ? 5 : 9 } });
 }
 
@@ -239,10 +239,10 @@ function drawLosses() {
       hovertext: c.x.map((x, i) => `${plain(c.name)}, seed ${run.seed}<br>round ${x}: ${c.y[i] === null ? "missing" : c.y[i].toPrecision(4)}`) };
   }));
   names.forEach((name, n) => legend.append(el("li", {}, dashMark(palette[n % palette.length], DASHES[n % DASHES.length]), el("bdi", {}, name))));
-  const place = document.getElementById("losses");
-  place.style.height = "20rem";
-  place.setAttribute("role", "img");
-  place.setAttribute("aria-label", `Losses by round: ${names.join(", ")}, ${runs.length} seeds. The table below has them.`);
+  const node = document.getElementById("losses");
+  node.style.height = "20rem";
+  node.setAttribute("role", "img");
+  node.setAttribute("aria-label", `Losses by round: ${names.join(", ")}, ${runs.length} seeds. The table below has them.`);
   return draw("losses", traces, layoutOf(look, { height: 320, xaxis: { title: "round", rangemode: "tozero" }, yaxis: { title: "loss" } }));
 }
 
@@ -254,12 +254,12 @@ function drawMaps() {
   const marks = values.map((_, v) => DATA.value_marks[v % DATA.value_marks.length]);
   const one = (id, places, what) => {
     if (!places) return note(id, what === "r" ? noMap() : "The raw inputs of these people are not kept.");
-    const place = document.getElementById(id), own = codes[state.attribute] || [];
-    place.style.height = "19rem";
-    place.setAttribute("role", "img");
-    place.setAttribute("aria-label", `Map of ${places[0].length} people by ${what}, marked by ${attributeName()}; the table below tells how far neighbours share a value.`);
+    const node = document.getElementById(id), held = codes[state.attribute] || [];
+    node.style.height = "19rem";
+    node.setAttribute("role", "img");
+    node.setAttribute("aria-label", `Map of ${places[0].length} people by ${what}, marked by ${attributeName()}; the table below tells how far neighbours share a value.`);
     const traces = values.map((value, v) => {
-      const who = places[0].map((_, i) => i).filter((i) => own[i] === v);
+      const who = places[0].map((_, i) => i).filter((i) => held[i] === v);
       return { x: who.map((i) => places[0][i]), y: who.map((i) => places[1][i]), mode: "markers", hoverinfo: "text", hovertext: who.map(() => plain(value)),
         marker: { color: colourOf(marks[v], look), symbol: marks[v].symbol, size: 6, opacity: 0.8 } };
     });

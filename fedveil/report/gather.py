@@ -21,8 +21,9 @@ from fedveil.report.settings import Setting, settings_of
 from fedveil.report.theory import TheoryTable, theory
 from fedveil.report.tsne import Maps, maps
 from fedveil.report.words import Sentence, say
+from fedveil.studies.checked_json import JsonObject
 from fedveil.studies.frontier import Point
-from fedveil.studies.model import JsonObject, StatedCertificate
+from fedveil.studies.model import StatedCertificate
 from fedveil.studies.notes import epsilon_in_words
 from fedveil.studies.results import StudyResults
 from fedveil.studies.rows import CHANCES, Row, most_spent

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedveil.federation.rounds import RoundRecord
+from fedveil.federation.progress import RoundRecord
 from fedveil.report.settings import Setting
 
 LOSS_VALUES = 25_000

@@ -25,10 +25,10 @@ const broken = (setting) => DATA.contradictions[state.attribute]?.[setting] || [
 const upwards = (bound) => (Math.ceil(Math.round(bound * 1e7) / 1e4 - 1e-9) / 1000).toFixed(3);
 
 function el(tag, attributes, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes || {})) if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
-  made.append(...children.filter((child) => child !== null && child !== undefined));
-  return made;
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
 }
 
 // Marks ----------------------------------------------------------------------------------------------------------
@@ -44,25 +44,25 @@ const SHAPES = {
 };
 
 function svg(inner) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  made.setAttribute("viewBox", "0 0 16 16");
-  made.setAttribute("class", "mark");
-  made.setAttribute("aria-hidden", "true");
+  const node = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  node.setAttribute("viewBox", "0 0 16 16");
+  node.setAttribute("class", "mark");
+  node.setAttribute("aria-hidden", "true");
   const shape = document.createElementNS("http://www.w3.org/2000/svg", inner.tag);
   for (const [name, value] of Object.entries(inner)) if (name !== "tag") shape.setAttribute(name, value);
-  made.append(shape);
-  return made;
+  node.append(shape);
+  return node;
 }
 const symbolMark = (mark) => {
   const fill = colourOf(mark, paper());
-  const made = mark.symbol === "circle" ? svg({ tag: "circle", cx: 8, cy: 8, r: 6.5, fill }) : svg({ tag: "polygon", points: (SHAPES[mark.symbol] || SHAPES.square)().map((p) => p.join(",")).join(" "), fill });
-  made.dataset.light = mark.light; made.dataset.dark = mark.dark;
-  return made;
+  const node = mark.symbol === "circle" ? svg({ tag: "circle", cx: 8, cy: 8, r: 6.5, fill }) : svg({ tag: "polygon", points: (SHAPES[mark.symbol] || SHAPES.square)().map((p) => p.join(",")).join(" "), fill });
+  node.dataset.light = mark.light; node.dataset.dark = mark.dark;
+  return node;
 };
 const dashMark = (stroke, dash) => svg({ tag: "line", x1: -3, x2: 19, y1: 8, y2: 8, stroke, "stroke-width": 2.5, "stroke-dasharray": { solid: "", dash: "7 4", dot: "2 3", dashdot: "7 3 2 3", longdash: "11 3", longdashdot: "11 3 2 3" }[dash] });
 function recolourMarks() {
   const dark = paper().dark;
-  for (const made of document.querySelectorAll("svg.mark[data-light]")) made.firstChild.setAttribute("fill", dark ? made.dataset.dark : made.dataset.light);
+  for (const node of document.querySelectorAll("svg.mark[data-light]")) node.firstChild.setAttribute("fill", dark ? node.dataset.dark : node.dataset.light);
 }
 
 // Tables ---------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ function applySort() {
 
 const reasonMissing = () => currentView()?.missing[state.setting] || "it is not finished.";
 const noMap = () => (DATA.settings[state.setting].cells.some((c) => c.state === "finished")
-  ? "No map was made of this setting: maps are made for the front and for one setting of each method. Select one of these."
+  ? "No map was made of this setting: there are maps of the front and of one setting of each method. Select one of these."
   : "No map: " + reasonMissing());
 
 const KINDS = { retrained: "retrained", cotrained: "co-trained with the defence", decensoring: "undoes the censoring first; beside the panel",
@@ -202,12 +202,12 @@ function mapsTable(i) {
   ]);
 }
 
-const contradiction = ([quantity, bound, attacker, seed, read]) => el("p", { class: "contradiction", role: "alert" }, el("strong", {}, "CONTRADICTED "), "by ", name(attacker), `, seed ${seed}, who reads ${quantity} ${told(read)}: the lower end exceeds the bound. The certificate, what it assumes, or the run is broken.`);
+const contradiction = ([quantity, bound, attacker, seed, read]) => el("p", { class: "contradiction", role: "alert" }, el("strong", {}, "CONTRADICTED "), "by ", name(attacker), `, seed ${seed}, who reads ${quantity} ${withInterval(read)}: the lower end exceeds the bound. The certificate, what it assumes, or the run is broken.`);
 
 function certificates(i, view) {
-  const found = DATA.certificates[state.attribute]?.[i] || [], setting = DATA.settings[i], point = view?.points[i];
+  const stated = DATA.certificates[state.attribute]?.[i] || [], setting = DATA.settings[i], point = view?.points[i];
   const left = el("div", {}, el("h3", {}, "Proved about ", name(setting.label)));
-  for (const c of found) {
+  for (const c of stated) {
     const facts = el("dl", {});
     for (const [key, value] of c.assumptions) facts.append(el("dt", {}, name(key)), el("dd", {}, name(value)));
     left.append(el("div", { class: "certificate" },
@@ -216,13 +216,13 @@ function certificates(i, view) {
       el("details", {}, el("summary", {}, "What it assumes, and what it does not cover"), facts, el("p", {}, "Does not cover: ", c.not_covered.join("; ") || "nothing named", "."),
         el("p", {}, c.method))));
   }
-  if (!found.length) left.append(el("p", { class: "empty" }, "Nothing is proved about this setting."));
+  if (!stated.length) left.append(el("p", { class: "empty" }, "Nothing is proved about this setting."));
   if (setting.spent) left.append(el("div", { class: "estimate spent" }, el("p", { class: "bound" }, `Spent on updates: ${setting.spent}`),
-    el("p", {}, "Differential privacy of the updates of the device that spoke most often. It covers updates, not the representations or outputs that are released afterwards.")));
+    el("p", {}, "Differential privacy of the updates of the device that sent most often. It covers updates, not the representations or outputs that are released afterwards.")));
   const right = el("div", {}, el("h3", {}, "Estimated"), el("div", { class: "estimate" },
-    el("p", { class: "bound" }, `balanced accuracy ${told(point?.leakage)}`),
-    el("p", {}, "Estimate, against the attackers tried", point ? ` (strongest: ${point.attacker})` : "", ". It bounds nobody else."),
-    point?.bits ? el("p", {}, `Information read: ${told(point.bits)} bits.`) : null));
+    el("p", { class: "bound" }, `balanced accuracy ${withInterval(point?.leakage)}`),
+    el("p", {}, "Estimate, against the attackers tried", point ? ` (strongest: ${point.attacker})` : "", ". It does not bound any other attacker."),
+    point?.bits ? el("p", {}, `Information read: ${withInterval(point.bits)} bits.`) : null));
   byId("proved").replaceChildren(left, right);
   const certified = DATA.settings.map((_, s) => s).filter((s) => view && view.bounds[s] !== null);
   if (!certified.length) return byId("certified-all").replaceChildren();
@@ -250,8 +250,8 @@ function theoremTable(title, lead, head, theory, cells) {
 }
 
 function buildTheory() {
-  const theory = DATA.theory[state.task]?.[state.attribute], place = byId("theory");
-  if (!theory) return place.replaceChildren(el("p", { class: "empty" }, "These cells have no figures for the theorems: they were computed by an earlier version."));
+  const theory = DATA.theory[state.task]?.[state.attribute], node = byId("theory");
+  if (!theory) return node.replaceChildren(el("p", { class: "empty" }, "These cells have no figures for the theorems: they were computed by an earlier version."));
   const one = theory.gap === null
     ? el("div", { class: "theorem" }, el("h3", {}, "Theorem 1: hiding costs accuracy"), el("p", { class: "lead" }, "It speaks of a task and an attribute of two values each; here one has more, so it says nothing."))
     : theoremTable("Theorem 1: hiding costs accuracy", [
@@ -266,7 +266,7 @@ function buildTheory() {
     theory.values === 2 ? "Printed: 1 − H/(2 log₂(6/H)), which holds for two values, and is loose." : "The printed form holds for two values only, and is left out here."],
   ["Setting", "H(u|r), at most about", "Accuracy, measured", "Corrected: at most about", "Printed: at most about", "Certified"], theory,
   (t) => [plainCell(t.equivocation), figureCell(t.accuracy), plainCell(t.accuracy_corrected), plainCell(t.accuracy_printed), certifiedCell("≤", t.accuracy_certified)]);
-  place.replaceChildren(one, two);
+  node.replaceChildren(one, two);
 }
 
 // The state, drawn everywhere ------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ function select(setting) {
 
 function frontierWords() {
   const view = currentView();
-  byId("frontier-lead").replaceChildren("Each mark is a setting. Left is more private, up is more useful: the upper left corner is where one would like to be.");
+  byId("frontier-lead").replaceChildren("Each mark is a setting. Further left is more private, further up is more useful; the best settings are at the upper left.");
   const lost = view ? DATA.settings.filter((_, i) => !view.points[i]).map((s) => s.label) : [];
   const drop = view && view.baseline && DATA.methods.some((m) => m.name === view.baseline);
   byId("frontier-caption").replaceChildren(
@@ -331,7 +331,7 @@ function run() {
   add("Revision", facts.revision);
   add("Versions", Object.entries(facts.versions).map(([what, v]) => `${what} ${v}`).join(", "));
   add("Threads", facts.threads.join(", "));
-  add("This page", `made by fedveil ${DATA.made_by}; loads nothing from anywhere`);
+  add("This page", `built by fedveil ${DATA.made_by}; loads nothing from elsewhere`);
   fill("cells", ["Cell", "Setting", "Seed", "State"], DATA.settings.flatMap((s) => s.cells.map((c) => [el("td", {}, name(c.id)), el("td", {}, name(s.label)), el("td", {}, String(c.seed)),
     el("td", { class: c.state === "finished" ? null : "missing" }, c.state + (c.why ? ": " + c.why : ""))])));
   byId("study-text").textContent = JSON.stringify(facts.study, null, 2);

@@ -1,9 +1,8 @@
 """Studies: one YAML in, resumable runs, a frontier out.
 
-`study.py` is what a YAML may say; `check.py` finds faults before anything is written; `cells.py` makes the parts of
-a cell, `cell_run.py` computes one, `runner.py` deals cells to worker processes, `store.py` is the directory;
-`results.py` reads it back, `frontier.py` says what it amounts to; `tune.py` searches a strength, `presets.py` holds
-the papers' tables.
+`check.py` finds faults before anything is written, `runner.py` deals cells to worker processes, `cell_run.py` computes
+one, `judging.py` measures it, and `store.py` is the directory. `model.py` is what results are, `reading.py` reads them,
+`results.py` puts them together, `rows.py` and `frontier.py` say what they amount to; `tune.py` searches a strength.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ def run(
 
     Args:
         study: what to run.
-        out: the directory; runs/<name> if unsaid.
-        workers: processes at the same time; 0: none but this one. Default: one per core.
-        fresh: discard what the directory holds of this study first.
+        out: the directory (default: runs/<name>).
+        workers: processes at the same time (default: one per core); 0: none but this one.
+        fresh: discard the results in the directory first.
     """
     from fedveil.config.study import make_study, read_study
     from fedveil.core.errors import InputError

@@ -17,11 +17,10 @@ from fedveil.certificates.certificate import Certificate, Direction, rounded_out
 from fedveil.config.cells import Cell
 from fedveil.core.figures import Estimate
 from fedveil.federation.utility import Utility
+from fedveil.studies.checked_json import JsonObject
 
 FORMAT = 1
 """The version of the files that hold this model; another one is refused."""
-
-JsonObject = dict[str, object]
 
 
 @dataclass(frozen=True)

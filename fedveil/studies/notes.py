@@ -63,7 +63,7 @@ def spent(rows: Sequence[Row], label: Label) -> str:
     listed = [f"{name}: {epsilon}" for name, epsilon in by_setting.items()]
     shown = "; ".join(listed[:6]) + (f"; and {len(listed) - 6} more" if len(listed) > 6 else "")
     return (
-        f"Noise on updates has spent, on the device that spoke most often, {shown}. This covers updates, not the "
+        f"Noise on updates has spent, on the device that sent most often, {shown}. This covers updates, not the "
         "representations or outputs that are released afterwards."
     )
 

@@ -9,10 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 from safetensors import SafetensorError
@@ -23,14 +20,13 @@ from fedveil.attacks.judgement import AttackerFigures, Decensoring, Judgement
 from fedveil.certificates.certificate import Direction
 from fedveil.config.cells import Cell
 from fedveil.core.errors import InputError
-from fedveil.core.figures import Estimate
-from fedveil.federation.rounds import RoundRecord
+from fedveil.federation.progress import RoundRecord
 from fedveil.federation.utility import Utility
+from fedveil.studies.checked_json import Damaged, JsonObject, Part, can_be_written, read_json
 from fedveil.studies.model import (
     FORMAT,
     CellConfig,
     CellFigures,
-    JsonObject,
     PlannedMethod,
     SpentOnUpdates,
     StatedCertificate,
@@ -39,10 +35,6 @@ from fedveil.studies.model import (
 )
 
 Arrays = dict[str, np.ndarray]
-
-
-class Damaged(Exception):  # noqa: N818 (it says what a file is)
-    """A file that does not hold what it must; the message says which part, and why."""
 
 
 def read_result(folder: Path, cell_id: str) -> CellFigures | None:
@@ -70,7 +62,7 @@ def sound_result(folder: Path, cell_id: str) -> CellFigures | None:
 
 def cell_figures(content: JsonObject, cell_id: str) -> CellFigures:
     """Return what the content of a result.json says; `Damaged` where it is not the result of this cell."""
-    result = _Part(content, "")
+    result = Part(content, "")
     if content.get("format") != FORMAT:
         raise Damaged(f"it is written in format {content.get('format')!r}, and this version reads format {FORMAT}")
     if result["cell"]["id"].text() != cell_id:
@@ -144,7 +136,7 @@ def read_rounds(folder: Path) -> list[RoundRecord]:
     """Return the record of each round that a cell has played; none where metrics.jsonl is missing or damaged."""
     try:
         lines = (folder / "metrics.jsonl").read_text("utf-8").splitlines()
-        return [_round(_Part(json.loads(line), "")) for line in lines]
+        return [_round(Part(json.loads(line), "")) for line in lines]
     except (OSError, ValueError, RecursionError, Damaged):
         return []
 
@@ -163,96 +155,7 @@ def read_tensors(path: Path) -> Arrays:
         return {}
 
 
-def read_json(path: Path) -> JsonObject | None:
-    """Return a JSON object; None where the file is missing, damaged, or holds something else."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return content if isinstance(content, dict) else None
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A part of a JSON file, with its path in the file; it is checked to be what it is taken for."""
-
-    value: object
-    path: str
-
-    def fail(self, why: str) -> NoReturn:
-        raise Damaged(f"{self.path or 'it'} {why}")
-
-    def fields(self) -> JsonObject:
-        if not isinstance(self.value, dict):
-            self.fail("is not an object")
-        return self.value
-
-    def get(self, key: str) -> _Part:
-        """Return a field, which may be missing: its value is None then."""
-        return _Part(self.fields().get(key), f"{self.path}.{key}" if self.path else key)
-
-    def __getitem__(self, key: str) -> _Part:
-        field = self.get(key)
-        if field.value is None:
-            field.fail("is missing")
-        return field
-
-    def items(self) -> list[tuple[str, _Part]]:
-        return [(_Part(key, f"{self.path}: the name {key!a}").text(), self.get(key)) for key in self.fields()]
-
-    def items_of(self, key: str) -> list[tuple[str, _Part]]:
-        """Return the entries of an object that earlier versions did not write."""
-        return [] if self.get(key).value is None else self[key].items()
-
-    def entries(self) -> list[_Part]:
-        if not isinstance(self.value, list):
-            self.fail("is not a list")
-        return [_Part(value, f"{self.path}[{index}]") for index, value in enumerate(self.value)]
-
-    def entries_of(self, key: str) -> list[_Part]:
-        """Return the entries of a list that earlier versions did not write."""
-        return [] if self.get(key).value is None else self[key].entries()
-
-    def text(self) -> str:
-        if not isinstance(self.value, str) or not _can_be_written(self.value):
-            self.fail("is not a text")
-        return self.value
-
-    def whole(self) -> int:
-        if isinstance(self.value, bool) or not isinstance(self.value, int):
-            self.fail("is not a whole number")
-        return self.value
-
-    def whole_of(self, key: str) -> int:
-        """Return a count that earlier versions did not write; 0 where it is missing."""
-        return 0 if self.get(key).value is None else self[key].whole()
-
-    def number(self) -> float:
-        """Return a number; NaN for null."""
-        if self.value is None:
-            return math.nan
-        if isinstance(self.value, bool) or not isinstance(self.value, int | float):
-            self.fail("is not a number")
-        if abs(self.value) > sys.float_info.max:
-            self.fail("is not a finite number")
-        return float(self.value)
-
-    def share(self) -> float:
-        """Return a number in [0, 1]."""
-        share = self.number()
-        if not 0 <= share <= 1:
-            self.fail("is not in [0, 1]")
-        return share
-
-    def estimate(self, confidence: float = 0.95) -> Estimate:
-        """Return an estimate with its interval, whose ends may be null."""
-        if "estimate" not in self.fields():
-            self.fail("has no estimate")
-        estimate, low, high = (self.get(name).number() for name in ("estimate", "low", "high"))
-        return Estimate(estimate, low, high, confidence)
-
-
-def _utility(part: _Part, task: str) -> Utility:
+def _utility(part: Part, task: str) -> Utility:
     return Utility(
         task=task,
         accuracy=part["accuracy"].estimate(),
@@ -268,7 +171,7 @@ def _utility(part: _Part, task: str) -> Utility:
     )
 
 
-def _judgement(part: _Part, attribute: str) -> Judgement:
+def _judgement(part: Part, attribute: str) -> Judgement:
     classes = tuple(value.text() for value in part["classes"].entries())
     if len(classes) < 2:
         part["classes"].fail("has fewer than two values")
@@ -297,11 +200,11 @@ def _judgement(part: _Part, attribute: str) -> Judgement:
     )
 
 
-def _without_choice(part: _Part) -> JsonObject:
+def _without_choice(part: Part) -> JsonObject:
     return {name: value for name, value in part.fields().items() if name != "validation_balanced_accuracy"}
 
 
-def _attacker(part: _Part, confidence: float = 0.95) -> AttackerFigures:
+def _attacker(part: Part, confidence: float = 0.95) -> AttackerFigures:
     measures = ("accuracy", "gap", "balanced_accuracy", "auc", "advantage", "mutual_information_bits")
     return AttackerFigures(
         name=part["name"].text(),
@@ -310,11 +213,11 @@ def _attacker(part: _Part, confidence: float = 0.95) -> AttackerFigures:
     )
 
 
-def _decensoring(part: _Part, attribute: str) -> Decensoring:
+def _decensoring(part: Part, attribute: str) -> Decensoring:
     return Decensoring(attribute, _attacker(part["attack"]), _attacker(part["control"]), part["gain"].estimate())
 
 
-def _certificate(part: _Part) -> StatedCertificate:
+def _certificate(part: Part) -> StatedCertificate:
     if part["certified"].value is not True:
         part.fail("is not a certificate")
     direction = _direction(part["direction"])
@@ -332,25 +235,25 @@ def _certificate(part: _Part) -> StatedCertificate:
     )
 
 
-def _direction(part: _Part) -> Direction:
+def _direction(part: Part) -> Direction:
     directions: dict[str, Direction] = {"upper": "upper", "lower": "lower"}
     if part.text() not in directions:
         part.fail("is neither upper nor lower")
     return directions[part.text()]
 
 
-def _spent(part: _Part) -> SpentOnUpdates:
+def _spent(part: Part) -> SpentOnUpdates:
     if (part["infinite"].value is True) != (part.get("bound").value is None):
         part.fail("states a bound that is both finite and infinite")
     return SpentOnUpdates(_certificate(part), part["covers"].text())
 
 
-def _theory(part: _Part) -> TheoryFacts:
+def _theory(part: Part) -> TheoryFacts:
     gaps = {task: None if gap.value is None else gap.share() for task, gap in part["gap"].items()}
     return TheoryFacts(part["entropy_bits"].number(), gaps)
 
 
-def _round(part: _Part) -> RoundRecord:
+def _round(part: Part) -> RoundRecord:
     return RoundRecord(
         stage=part["stage"].text(),
         round=part["round"].whole(),
@@ -366,7 +269,7 @@ def _round(part: _Part) -> RoundRecord:
 
 def _facts(content: JsonObject) -> StudyFacts:
     """Return the facts of a study; of the study in full, which other versions may write otherwise, what is there."""
-    facts = _Part(content, "")
+    facts = Part(content, "")
     study = facts["study"].fields()
     data, federation, attacks = (_fields(study.get(name)) for name in ("data", "federation", "attacks"))
     devices, data_seed = federation.get("devices"), content.get("data_seed")
@@ -390,7 +293,7 @@ def _facts(content: JsonObject) -> StudyFacts:
     )
 
 
-def _cell(part: _Part) -> Cell:
+def _cell(part: Part) -> Cell:
     """Return a planned cell; its id must name a directory right under cells."""
     cell_id = part["id"].text()
     if not re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*", cell_id):
@@ -416,15 +319,10 @@ def _fields(value: object) -> JsonObject:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) and _can_be_written(value) else ""
+    return value if isinstance(value, str) and can_be_written(value) else ""
 
 
 def _texts(value: object) -> tuple[str, ...]:
     """Return the texts of a list; a single text is a list of one."""
     listed = value if isinstance(value, list) else [value]
     return tuple(text for text in map(_text, listed) if text)
-
-
-def _can_be_written(text: str) -> bool:
-    """Return whether a file can hold a text: JSON may spell halves of characters, which no encoding has."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)

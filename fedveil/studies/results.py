@@ -15,12 +15,12 @@ from fedveil.config.cells import Cell
 from fedveil.core.errors import InputError, nearest
 from fedveil.core.figures import Estimate
 from fedveil.core.randomness import numpy_generator
-from fedveil.federation.rounds import RoundRecord
+from fedveil.federation.progress import RoundRecord
+from fedveil.studies.checked_json import Damaged, JsonObject
 from fedveil.studies.frontier import Frontier, Point
-from fedveil.studies.model import CellConfig, CellFigures, JsonObject, StudyFacts
+from fedveil.studies.model import CellConfig, CellFigures, StudyFacts
 from fedveil.studies.reading import (
     Arrays,
-    Damaged,
     read_config,
     read_facts,
     read_result,

@@ -20,7 +20,8 @@ from fedveil.config.cells import Cell, load_data, shared_parts
 from fedveil.core.errors import InputError
 from fedveil.core.files import write_atomically
 from fedveil.studies.check import Plan, digest_of
-from fedveil.studies.model import FORMAT, CellFigures, JsonObject, StudyFacts
+from fedveil.studies.checked_json import JsonObject
+from fedveil.studies.model import FORMAT, CellFigures, StudyFacts
 from fedveil.studies.provenance import code_digest, revision
 from fedveil.studies.reading import read_config, read_facts, sound_result
 

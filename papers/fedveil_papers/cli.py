@@ -123,7 +123,7 @@ def _run_studies(
         study_folder = folder / plan.study.name.rpartition("/")[2] if several else folder
         ran = run_shown(plan, study_folder, workers=workers, fresh=fresh, command=command, console=console)
         more = {"data": plan.study.data.source} if several else {}
-        rows += [study_row(row.as_dict(), **more) for row in ran.results.rows]
+        rows += [study_row(row, **more) for row in ran.results.rows]
         played.append(Played(plan, ran.results))
         failed |= ran.failed
     console.print(rows_table([row for study in played for row in study.results.rows]))

@@ -7,16 +7,19 @@ import json
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedveil.certificates import Certificate
+from fedveil.certificates.certificate import Direction
 from fedveil.core.errors import InputError
 from fedveil.core.files import plain
-from fedveil.studies.model import FORMAT, StatedCertificate
-from fedveil.studies.reading import Damaged, cell_figures, read_facts
+from fedveil.studies.checked_json import Damaged
+from fedveil.studies.model import FORMAT, StatedCertificate, weakest_certificates
+from fedveil.studies.reading import cell_figures, read_facts
 from fedveil.studies.results import StudyResults, open_study
 
 CERTIFICATE = Certificate(
@@ -48,6 +51,16 @@ def test_what_a_file_states_is_no_certificate(undisturbed: Path) -> None:
     assert "CERTIFIED" not in str(stated)
     assert stated == StatedCertificate.of(CERTIFICATE)
     assert stated.rounded() == CERTIFICATE.rounded() == "0.620"
+
+
+def test_what_holds_in_all_cells_is_the_loosest_of_their_tightest_bounds() -> None:
+    def stated(bound: float, quantity: str = "accuracy", direction: Direction = "upper") -> StatedCertificate:
+        return replace(StatedCertificate.of(CERTIFICATE), bound=bound, quantity=quantity, direction=direction)
+
+    first = [stated(0.6), stated(0.9), stated(0.1, "error", "lower"), stated(2.0, "epsilon")]
+    second = [stated(0.7), stated(0.3, "error", "lower")]
+    assert weakest_certificates([first, second]) == [stated(0.7), stated(0.1, "error", "lower")]
+    assert weakest_certificates([first, []]) == []
 
 
 def test_a_results_repr_is_one_line(undisturbed: Path) -> None:
