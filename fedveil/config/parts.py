@@ -98,7 +98,7 @@ def settings_of(kind: type) -> dict[str, inspect.Parameter]:
     if not dataclasses.is_dataclass(kind):
         return options_of(kind.__init__, 1)  # type: ignore[misc]
     # Hints of the class, not of its constructor: a base's fields are annotated with the names of the base's module.
-    parameters = options_of(kind.__init__, 1, kind)  # type: ignore[misc]
+    parameters = options_of(kind.__init__, 1, kind)
     for field in dataclasses.fields(kind):
         if field.name in parameters and field.default_factory is not dataclasses.MISSING:
             parameters[field.name] = parameters[field.name].replace(default=field.default_factory())

@@ -52,9 +52,8 @@ class OutputFigures:
     @classmethod
     def of(cls, figures: Mapping[str, Any]) -> OutputFigures:
         """Return them from JSON values."""
-        names = ("difference", "bits_sent", "bits_outputs")
-        values = (Figure.of(figures[name]) for name in names)
-        return cls(Reading.of(figures), *values, figures["counted_bits"])
+        difference, sent, outputs = (Figure.of(figures[name]) for name in ("difference", "bits_sent", "bits_outputs"))
+        return cls(Reading.of(figures), difference, sent, outputs, figures["counted_bits"])
 
     @property
     def leakage(self) -> dict[str, Figure | None]:
@@ -182,7 +181,9 @@ class AttriFedAccounting(MethodComparison[Accounts]):
         left.axvline(results.accounts[0].corollary1, color="grey", linestyle=":", linewidth=1)
         left.set_title("ε of information privacy, at least (dotted: Corollary 1)")
         for cell, account in results.pairs:
-            figures = [cell.stranger.balanced_accuracy, account.outputs and account.outputs.reading.balanced_accuracy]
+            figures = [cell.stranger.balanced_accuracy]
+            if account.outputs is not None:
+                figures.append(account.outputs.reading.balanced_accuracy)
             readings = [figure.estimate for figure in figures if figure is not None]
             right.plot(readings, [cell.method] * len(readings), marker="o", markersize=3, linewidth=1)
         right.set_title(f"{results.attribute} read from what is sent, from outputs (balanced)")

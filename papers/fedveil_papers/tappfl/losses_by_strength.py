@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -154,15 +154,15 @@ class LossesByStrength(Shown[Losses]):
         """Return each cell's losses, and each line."""
         rows = []
         for panel in results.panels:
-            about = {"method": results.method, "attribute": panel.attribute}
+            about = Row(method=results.method, attribute=panel.attribute)
             where = {"study": panel.study, "data": panel.data}
             rows += [
-                Row(**about, strength=point.strength, seeds=[point.seed], more={**where, "losses": point.losses})
+                replace(about, strength=point.strength, seeds=[point.seed], more={**where, "losses": point.losses})
                 for point in panel.points
             ]
             seeds = sorted({point.seed for point in panel.points})
             lines = {**panel.lines, "retrained bits": panel.information_line}
-            rows += [Row(**about, seeds=seeds, more={**where, "line": name, **asdict(lines[name])}) for name in lines]
+            rows += [replace(about, seeds=seeds, more={**where, "line": name, **asdict(lines[name])}) for name in lines]
         return rows
 
     def tables(self, results: Losses) -> list[Table]:
