@@ -41,14 +41,14 @@ def main() -> None:
     # In each turn every loop trains on the same chunk of an epoch, until the epoch is over.
     ratios = {name: [] for name in loops}
     for _ in range(options.repeat):
-        taken = dict.fromkeys(loops, 0.0)
+        seconds = dict.fromkeys(loops, 0.0)
         for rows in torch.split(torch.randperm(options.images), 1000):
             for name, loop in loops.items():
                 start = time.perf_counter()
                 loop(rows)
-                taken[name] += time.perf_counter() - start
+                seconds[name] += time.perf_counter() - start
         for name in loops:
-            ratios[name].append(taken["fedveil"] / taken[name])
+            ratios[name].append(seconds["fedveil"] / seconds[name])
     for name in list(loops)[1:]:
         each = ", ".join(f"{ratio:.2f}" for ratio in ratios[name])
         print(f"fedveil / {name}: {np.median(ratios[name]):.2f} (median of {each}), {options.images} images")

@@ -198,7 +198,7 @@ def measure(quick: bool) -> dict[str, object]:
     run = begin(Federation(data, IID(10), device="cpu"), adversarial)
     networks = {name: copy.deepcopy(seat.template) for name, seat in run.seats.items()}
     three = side_by_side(lambda: plain_three_players(networks, data, 10, RECORDS), rounds_of(run), 3)
-    found: dict[str, object] = {
+    figures: dict[str, object] = {
         "speedup": speedup,
         "seconds_per_round": seconds,
         "three_players": three[0] / three[1],
@@ -209,8 +209,8 @@ def measure(quick: bool) -> dict[str, object]:
         "threads": torch.get_num_threads(),
     }
     if not quick:
-        found["peers"] = {name: _peer(module, plain_seconds) for name, module in (("flower", "ray"), ("pfl", "pfl"))}
-    return found
+        figures["peers"] = {name: _peer(module, plain_seconds) for name, module in (("flower", "ray"), ("pfl", "pfl"))}
+    return figures
 
 
 def _without_validation(game: FedAvg) -> FedAvg:
@@ -253,12 +253,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="under a minute")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     arguments = parser.parse_args()
-    found = measure(arguments.quick)
+    figures = measure(arguments.quick)
     where = sys.stderr if arguments.json else sys.stdout
-    for name, value in found.items():
+    for name, value in figures.items():
         print(f"{name}: {value}", file=where)
     if arguments.json:
-        print(json.dumps(found))
+        print(json.dumps(figures))
 
 
 if __name__ == "__main__":

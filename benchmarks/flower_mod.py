@@ -67,9 +67,9 @@ def app(records: int, trained: list[tuple[float, float]], *mods: object) -> Clie
     x = torch.randn(records, 3, 32, 32, generator=generator)
     y = torch.randint(10, (records,), generator=generator)
     model = network()
-    made = ClientApp(mods=list(mods))
+    client_app = ClientApp(mods=list(mods))
 
-    @made.train()
+    @client_app.train()
     def train(asked: Message, context: Context) -> Message:
         start = now()
         model.load_state_dict(asked.content["arrays"].to_torch_state_dict())
@@ -79,19 +79,21 @@ def app(records: int, trained: list[tuple[float, float]], *mods: object) -> Clie
             loss = functional.cross_entropy(model(x[rows]), y[rows])
             loss.backward()
             optimiser.step()
-        told = MetricRecord({"num-examples": records})
+        metrics = MetricRecord({"num-examples": records})
         trained.append(since(start))
-        return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": told}), reply_to=asked)
+        return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=asked)
 
-    return made
+    return client_app
 
 
 def write_zoo(folder: Path) -> None:
     """Fit a zoo of the usual size for this network, on made updates: what its members read does not matter here."""
-    own = network_segments(network())
-    updates = torch.randn(60, own[-1].stop, generator=torch.Generator().manual_seed(1)) * 0.01
+    segments = network_segments(network())
+    updates = torch.randn(60, segments[-1].stop, generator=torch.Generator().manual_seed(1)) * 0.01
     codes = np.arange(60, dtype=np.int64) % 2
-    fit_zoo(updates, codes, ("a", "b"), "u", own, widths=spread_widths(20, 128, 2048)).save(folder / "zoo.safetensors")
+    fit_zoo(updates, codes, ("a", "b"), "u", segments, widths=spread_widths(20, 128, 2048)).save(
+        folder / "zoo.safetensors"
+    )
 
 
 def now() -> tuple[float, float]:
@@ -105,16 +107,16 @@ def since(start: tuple[float, float]) -> tuple[float, float]:
     return clock - start[0], worked - start[1]
 
 
-def seconds(made: ClientApp, context: Context, arrays: ArrayRecord, turn: int) -> tuple[float, float]:
+def seconds(client_app: ClientApp, context: Context, arrays: ArrayRecord, turn: int) -> tuple[float, float]:
     """Time one message, training and all."""
-    told = Metadata(1, f"message-{turn}", 1, 7, "", "1", time.time(), 3600.0, "train")
-    asked = Message(content=RecordDict({"arrays": ArrayRecord(dict(arrays))}), metadata=told)
+    metadata = Metadata(1, f"message-{turn}", 1, 7, "", "1", time.time(), 3600.0, "train")
+    asked = Message(content=RecordDict({"arrays": ArrayRecord(dict(arrays))}), metadata=metadata)
     start = now()
-    reply = made(asked, context)
-    taken = since(start)
+    reply = client_app(asked, context)
+    elapsed = since(start)
     if reply.has_error():
         raise SystemExit(f"{reply.error.reason}")
-    return taken
+    return elapsed
 
 
 def measure(name: str, folder: Path, records: int, turns: int, load: bool) -> tuple[float, float, float, float]:
@@ -128,12 +130,12 @@ def measure(name: str, folder: Path, records: int, turns: int, load: bool) -> tu
     for turn in range(turns + 1):
         if load:
             policies._loaded.cache_clear()
-        for place in range(2):
-            whole[place].append(seconds(apps[place], contexts[place], arrays, turn))
+        for index in range(2):
+            whole[index].append(seconds(apps[index], contexts[index], arrays, turn))
     # The first turn also imports, and is left out.
-    own = [np.array(trained[place][1:]) for place in range(2)]
-    around = [np.median(np.array(whole[place][1:]) - own[place], axis=0) for place in range(2)]
-    training = np.median(np.concatenate(own), axis=0)
+    training_times = [np.array(trained[index][1:]) for index in range(2)]
+    around = [np.median(np.array(whole[index][1:]) - training_times[index], axis=0) for index in range(2)]
+    training = np.median(np.concatenate(training_times), axis=0)
     added = around[1] - around[0]
     return float(training[0]), float(added[0]), float(added[0] / training[0]), float(added[1] / training[1])
 
@@ -163,9 +165,9 @@ def main() -> None:
         table.add_column(column, justify="left" if column == "shield" else "right")
     overhead: dict[str, float] = {}
     processor: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as temporary:
         for name in names:
-            folder = Path(place) / name
+            folder = Path(temporary) / name
             folder.mkdir()
             if name == "recup":
                 write_zoo(folder)

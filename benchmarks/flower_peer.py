@@ -72,9 +72,9 @@ class Timed(FedAvg):
         answers = list(replies)
         if len(answers) != int(sys.argv[1]) or any(answer.has_error() for answer in answers):
             raise RuntimeError("a device failed in the simulation")
-        made = super().aggregate_train(server_round, answers)
+        aggregated = super().aggregate_train(server_round, answers)
         TIMES.append(time.perf_counter() - self.started)
-        return made
+        return aggregated
 
 
 TIMES: list[float] = []

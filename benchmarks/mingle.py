@@ -39,27 +39,34 @@ def main() -> None:
     parser.add_argument("--learning", type=int, help="measure only what so many rounds of learning keep")
     parser.add_argument("--at", action="append", type=_pair, default=[], metavar="NORM,BUDGET")
     parser.add_argument("--network", help="another than the task's own, such as lfw-on-pixels")
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    attribute = ATTRIBUTE[told.source]
-    people = dict(zip(("train", "validation", "test"), told.people or [], strict=False))
+    attribute = ATTRIBUTE[arguments.source]
+    people = dict(zip(("train", "validation", "test"), arguments.people or [], strict=False))
     task = make_task(
-        told.source, [attribute], seed=told.seed, people=people, **({"network": told.network} if told.network else {})
+        arguments.source,
+        [attribute],
+        seed=arguments.seed,
+        people=people,
+        **({"network": arguments.network} if arguments.network else {}),
     )
-    if told.learning:
-        _learning(task, attribute, told.learning, told.at)
+    if arguments.learning:
+        _learning(task, attribute, arguments.learning, arguments.at)
         return
     reads = TABLES if task.data.x.ndim == 2 else IMAGES
-    pool = reads[:1] if len(told.rounds) > 1 else []
-    lab = Laboratory(task, rounds=told.rounds, static=(), adaptive=reads, pool=pool, length=told.length, draws=200)
-    utility = told.length > 1
+    pool = reads[:1] if len(arguments.rounds) > 1 else []
+    lab = Laboratory(
+        task, rounds=arguments.rounds, static=(), adaptive=reads, pool=pool, length=arguments.length, draws=200
+    )
+    utility = arguments.length > 1
     _say(lab.measure("undefended"), attribute)
-    for norm, budget in told.at:
+    for norm, budget in arguments.at:
         _say(lab.measure("mingle", Mingle(attribute, budget), budget, utility=utility), attribute)
         noise = {
-            number: DPGaussian(norm * _unit(task, lab.undefended.weights[number]), clip=None) for number in told.rounds
+            number: DPGaussian(norm * _unit(task, lab.undefended.weights[number]), clip=None)
+            for number in arguments.rounds
         }
-        _say(lab.measure("gaussian", noise[told.rounds[0]], norm, at=noise, utility=utility), attribute)
+        _say(lab.measure("gaussian", noise[arguments.rounds[0]], norm, at=noise, utility=utility), attribute)
 
 
 def _pair(text: str) -> tuple[float, float]:
@@ -70,22 +77,22 @@ def _pair(text: str) -> tuple[float, float]:
 def _unit(task: Task, weights: Tensor) -> float:
     """Return the deviation of noise whose norm is the mean update's."""
     count = 30 if task.data.x.ndim > 2 else 1000
-    found = task.gradients(task.model(weights), task.people(Split.TRAIN)[:count])
-    return float(found.norm(dim=1).mean()) / found.shape[1] ** 0.5
+    gradients = task.gradients(task.model(weights), task.people(Split.TRAIN)[:count])
+    return float(gradients.norm(dim=1).mean()) / gradients.shape[1] ** 0.5
 
 
 def _say(point: Point, attribute: str) -> None:
     readings = [point.worst(attribute, number=number) for number in point.damage]
     readings += [reading for reading in point.readings if reading.mode == "pooled"]
     kept = ("round", "attacker", "features", "balanced_accuracy", "validation")
-    made = {
+    row = {
         "method": point.name,
         "strength": point.strength,
         "norm": {number: damage["relative_l2"] for number, damage in point.damage.items()},
         "kept": point.kept,
         "worst": [{name: reading.as_dict()[name] for name in kept} for reading in readings],
     }
-    print(json.dumps(made), flush=True)
+    print(json.dumps(row), flush=True)
 
 
 def _learning(task: Task, attribute: str, rounds: int, at: list[tuple[float, float]]) -> None:
@@ -95,11 +102,11 @@ def _learning(task: Task, attribute: str, rounds: int, at: list[tuple[float, flo
         veiled = Sender(task, Mingle(attribute, budget)).veiled
         assert veiled is not None
         after = _losses(task, veiled, rounds)[1]
-        made = {"method": "mingle", "strength": budget, "losses": [start, after]}
-        print(json.dumps({**made, "kept": (start - after) / (start - end)}), flush=True)
+        row = {"method": "mingle", "strength": budget, "losses": [start, after]}
+        print(json.dumps({**row, "kept": (start - after) / (start - end)}), flush=True)
         after = _losses(task, task.x, rounds, norm * _unit(task, _flat(task.model())))[1]
-        made = {"method": "gaussian", "strength": norm, "losses": [start, after]}
-        print(json.dumps({**made, "kept": (start - after) / (start - end)}), flush=True)
+        row = {"method": "gaussian", "strength": norm, "losses": [start, after]}
+        print(json.dumps({**row, "kept": (start - after) / (start - end)}), flush=True)
 
 
 def _flat(model: nn.Module) -> Tensor:

@@ -34,17 +34,17 @@ def main() -> None:
     parser.add_argument(
         "--network", default="lfw", choices=["lfw", "lfw-on-pixels"], help="pixels centred, or as printed"
     )
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    task = make_task("lfw", [ATTRIBUTE], seed=told.seed, network=told.network)
+    task = make_task("lfw", [ATTRIBUTE], seed=arguments.seed, network=arguments.network)
     model = task.model()
     some = task.gradients(model, task.people(Split.TRAIN)[:24])
     unit = float(some.norm(dim=1).mean()) / some.shape[1] ** 0.5
-    generator = torch.Generator().manual_seed(told.seed)
+    generator = torch.Generator().manual_seed(arguments.seed)
     clean = _look(task, model, task.x, 0.0, generator)
-    readers = Readers(clean, told.seed, 200)
+    readers = Readers(clean, arguments.seed, 200)
     _say("undefended", None, 0.0, readers, clean)
-    for pair in told.at:
+    for pair in arguments.at:
         norm, budget = (float(part) for part in pair.split(","))
         sender, tally = Sender(task, Mingle(ATTRIBUTE, budget)), Tally()
         for part in np.array_split(task.people(Split.TEST)[:96], 4):
@@ -62,7 +62,8 @@ def _look(task: Task, model: nn.Sequential, x: Tensor, sigma: float, generator: 
     for split in Split:
         rows = task.people(split)[:, 0]
         parts = [
-            _recovered(task, model, x[own], task.y[own], sigma, generator) for own in torch.from_numpy(rows).split(128)
+            _recovered(task, model, x[batch], task.y[batch], sigma, generator)
+            for batch in torch.from_numpy(rows).split(128)
         ]
         pools.append({"recovered": torch.cat(parts).double().numpy()})
         labels.append({ATTRIBUTE: task.data.attribute(ATTRIBUTE).take(rows)})
@@ -74,20 +75,20 @@ def _recovered(
     task: Task, model: nn.Sequential, x: Tensor, y: Tensor, sigma: float, generator: torch.Generator
 ) -> Tensor:
     """Return inputs and slopes of both fully connected layers as noised gradients tell them."""
-    first, last = (place for place, layer in enumerate(model) if isinstance(layer, nn.Linear))
+    first, last = (index for index, layer in enumerate(model) if isinstance(layer, nn.Linear))
     inner = model[:first](x).detach()
     hidden = model[first](inner).detach().requires_grad_(True)
     outer = torch.relu(hidden)
     outputs = model[last](outer)
     slopes = torch.autograd.grad(task.loss(outputs, y).sum(), [hidden, outputs])
-    found = []
-    for slope, given in zip(slopes, (inner, outer.detach()), strict=True):
+    parts = []
+    for slope, inputs in zip(slopes, (inner, outer.detach()), strict=True):
         seen = slope + sigma * torch.randn(slope.shape, generator=generator)
         square = seen.pow(2).sum(dim=1, keepdim=True)
         square = torch.where(square > 0, square, 1.0)
-        noise = sigma * torch.randn(given.shape, generator=generator) / square.sqrt()
-        found += [(seen * slope).sum(dim=1, keepdim=True) * given / square + noise, seen]
-    return torch.cat(found, dim=1)
+        noise = sigma * torch.randn(inputs.shape, generator=generator) / square.sqrt()
+        parts += [(seen * slope).sum(dim=1, keepdim=True) * inputs / square + noise, seen]
+    return torch.cat(parts, dim=1)
 
 
 def _say(method: str, strength: float | None, norm: float, readers: Readers, seen: Features) -> None:

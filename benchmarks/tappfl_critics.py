@@ -91,10 +91,10 @@ def fresh_jsd(data: AttributeData, released: dict[Split, torch.Tensor]) -> float
         people[split] = torch.from_numpy(data.x[rows]), (r - r.mean(dim=0)) / (r.std(dim=0) + 1e-6), codes
 
     def jsd(x, r, codes):
-        places, found = partners(torch.rand(len(x), generator=dice), codes, None)
+        places, has_partner = partners(torch.rand(len(x), generator=dice), codes, None)
         behind = torch.cat([r, one_hot(codes, 2, x)], dim=1)
         true, false = critic(torch.cat([x, behind], dim=1)), critic(torch.cat([x[places], behind], dim=1))
-        return (softplus(-true) + softplus(false))[found].mean()
+        return (softplus(-true) + softplus(false))[has_partner].mean()
 
     x, r, codes = people[Split.TRAIN]
     critic = mlp([x.shape[1] + r.shape[1] + 2, 128, 128, 1], dice)
@@ -124,10 +124,10 @@ def main() -> None:
     """Print a line per critic, and all of it as JSON."""
     torch.set_num_threads(1)
     data = fv.data.load("adult", target="income", sensitive="sex")
-    found: dict[str, dict[str, float]] = {}
+    figures_by_critic: dict[str, dict[str, float]] = {}
 
     def tell(name: str, **figures: float) -> None:
-        found.setdefault(name, {}).update(figures)
+        figures_by_critic.setdefault(name, {}).update(figures)
         print(f"{name:36s}", {key: round(value, 4) for key, value in figures.items()}, flush=True)
 
     for width in (PRINTED, NARROW):
@@ -145,8 +145,10 @@ def main() -> None:
             tell(name, critic_weights=run.layouts["utility"].trained, seconds_per_round=seconds)
         run, _ = trained(data, hidden, start, NARROW, times * ROUNDS)
         tell(name, **quality(data, run))
-    ratio = found["printed, He's start"]["seconds_per_round"] / found["light"]["seconds_per_round"]
-    print(json.dumps({"critics": found, "cost_ratio": ratio}))
+    ratio = (
+        figures_by_critic["printed, He's start"]["seconds_per_round"] / figures_by_critic["light"]["seconds_per_round"]
+    )
+    print(json.dumps({"critics": figures_by_critic, "cost_ratio": ratio}))
 
 
 if __name__ == "__main__":

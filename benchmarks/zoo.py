@@ -63,7 +63,7 @@ def main() -> None:
         precomputed=True,
         fitting=Fitting(directions=asked.directions),
     )
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "attribute": asked.attribute,
         "members": len(zoo),
         "directions": asked.directions,
@@ -72,13 +72,13 @@ def main() -> None:
         "fit_seconds": time.process_time() - start,
         "bits": {},
     }
-    print(f"{len(zoo)} members, {len(train_x)} updates of {train_x.shape[1]} features: {found['fit_seconds']:.1f} s")
+    print(f"{len(zoo)} members, {len(train_x)} updates of {train_x.shape[1]} features: {figures['fit_seconds']:.1f} s")
     for bits in (32, 8, 4):
-        own = zoo if bits == 32 else zoo.quantised(bits)
-        found["bits"][bits] = {"bytes": disk_bytes(own), **reading(own, test_x, test_codes)}
-        print(f"{bits:2} bits: {found['bits'][bits]}")
+        coded = zoo if bits == 32 else zoo.quantised(bits)
+        figures["bits"][bits] = {"bytes": disk_bytes(coded), **reading(coded, test_x, test_codes)}
+        print(f"{bits:2} bits: {figures['bits'][bits]}")
     if asked.json:
-        print(json.dumps(found))
+        print(json.dumps(figures))
 
 
 def updates(
@@ -86,22 +86,23 @@ def updates(
 ) -> tuple[Tensor, np.ndarray, np.ndarray]:
     """Return features of every client's gradient in every round, what is true of it, and who it is."""
     people = task.people(split)
-    found = []
+    vectors = []
     for weights in started_from.values():
         model = task.model(weights)
         for part in np.array_split(people, max(1, len(people) // 64)):
-            found.append(features(task.gradients(model, part).detach(), task.segments, "max"))
+            vectors.append(features(task.gradients(model, part).detach(), task.segments, "max"))
     codes = np.tile(task.labels(people, attribute).codes, len(started_from))
-    return torch.cat(found), codes, np.tile(np.arange(len(people)), len(started_from))
+    return torch.cat(vectors), codes, np.tile(np.arange(len(people)), len(started_from))
 
 
 def reading(zoo: Zoo, x: Tensor, codes: np.ndarray) -> dict[str, float]:
     """Return the worst, the middle and the best member's balanced accuracy."""
-    known = codes >= 0
+    labelled = codes >= 0
     with torch.no_grad():
-        guesses = [zoo.logits(place, x).argmax(dim=1).numpy() for place in range(len(zoo))]
+        guesses = [zoo.logits(member, x).argmax(dim=1).numpy() for member in range(len(zoo))]
     scores = [
-        float(np.mean([(guess[codes == code] == code).mean() for code in np.unique(codes[known])])) for guess in guesses
+        float(np.mean([(guess[codes == code] == code).mean() for code in np.unique(codes[labelled])]))
+        for guess in guesses
     ]
     return {"worst": min(scores), "median": float(np.median(scores)), "best": max(scores)}
 
@@ -109,9 +110,9 @@ def reading(zoo: Zoo, x: Tensor, codes: np.ndarray) -> dict[str, float]:
 def disk_bytes(zoo: Zoo) -> int:
     """Return the size of the zoo's file."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "zoo.safetensors"
-        zoo.save(place)
-        return place.stat().st_size
+        path = Path(folder) / "zoo.safetensors"
+        zoo.save(path)
+        return path.stat().st_size
 
 
 if __name__ == "__main__":

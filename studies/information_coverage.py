@@ -31,9 +31,9 @@ def main() -> None:
                 "synthetic", sensitive="u", n=arguments.n, bits=bits, dimension=arguments.dimension, seed=repetition
             )
             intervals.append(cross_fitted_information(data.x, data.attributes["u"], seed=repetition))
-        covered = sum(one.low <= bits <= one.high for one in intervals)
-        width = float(np.mean([one.high - one.low for one in intervals]))
-        mean = float(np.mean([one.estimate for one in intervals]))
+        covered = sum(interval.low <= bits <= interval.high for interval in intervals)
+        width = float(np.mean([interval.high - interval.low for interval in intervals]))
+        mean = float(np.mean([interval.estimate for interval in intervals]))
         rows.append({"bits": bits, "repetitions": len(intervals), "covered": covered, "width": width, "mean": mean})
         if not arguments.json:
             print(

@@ -73,12 +73,12 @@ def judged(vectors: np.ndarray, data: AttributeData, seed: int) -> str:
     plain = dataclasses.replace(data, x=vectors.astype(np.float32), feature_names=(), columns=())
     words = []
     for name, attribute in data.attributes.items():
-        found = panel("quick", seed=seed, draws=300).judge(View.of_data(plain), name)
-        accuracy = found.worst.balanced_accuracy
+        judgement = panel("quick", seed=seed, draws=300).judge(View.of_data(plain), name)
+        accuracy = judgement.worst.balanced_accuracy
         words.append(
-            f"{name} {accuracy.estimate:.3f} [{accuracy.low:.3f}, {accuracy.high:.3f}] by {found.worst.name} "
-            f"(guessing {1 / len(attribute.values):.3f}; accuracy {found.worst.accuracy.estimate:.3f}, "
-            f"prior {found.prior.estimate:.3f})"
+            f"{name} {accuracy.estimate:.3f} [{accuracy.low:.3f}, {accuracy.high:.3f}] by {judgement.worst.name} "
+            f"(guessing {1 / len(attribute.values):.3f}; accuracy {judgement.worst.accuracy.estimate:.3f}, "
+            f"prior {judgement.prior.estimate:.3f})"
         )
     return "; ".join(words)
 
@@ -203,11 +203,11 @@ def attacks() -> Iterator[str]:
             learn_table(poll, columns, 2, recipe, Plan(questions=10), numpy_generator(0, "start"))
             return poll
 
-        found = attack_target(hold, [others], worlds, repetitions=600)
+        attack = attack_target(hold, [others], worlds, repetitions=600)
         yield (
-            f"one person's sex, ε {epsilon:g}: advantage {found.advantage.estimate:.3f} [{found.advantage.low:.3f}, "
-            f"{found.advantage.high:.3f}] in {found.repetitions} fits; this target's exact {found.reached:.3f}; "
-            f"nobody's exceeds {found.bound:.3f}"
+            f"one person's sex, ε {epsilon:g}: advantage {attack.advantage.estimate:.3f} [{attack.advantage.low:.3f}, "
+            f"{attack.advantage.high:.3f}] in {attack.repetitions} fits; this target's exact {attack.reached:.3f}; "
+            f"nobody's exceeds {attack.bound:.3f}"
         )
     order = np.argsort(u + numpy_generator(0, "devices").normal(0, 1, len(u)))  # devices differ in their share of men
     parts = np.array_split(order, 100)

@@ -62,11 +62,15 @@ def ceiling(scores: np.ndarray, truth: np.ndarray, u: np.ndarray, gap: float) ->
     right = []
     for value in (0, 1):
         order = np.argsort(-scores[u == value])
-        own = truth[u == value][order]
+        labels = truth[u == value][order]
         # After k people were told yes: the right ones among them, and those of the rest who are told no.
-        told = np.concatenate([[0], np.cumsum(own)]) + (own == 0).sum() - np.concatenate([[0], np.cumsum(own == 0)])
-        grid = np.round(np.linspace(0, 1, 1001) * len(own)).astype(int)
-        right.append(told[grid])
+        correct = (
+            np.concatenate([[0], np.cumsum(labels)])
+            + (labels == 0).sum()
+            - np.concatenate([[0], np.cumsum(labels == 0)])
+        )
+        grid = np.round(np.linspace(0, 1, 1001) * len(labels)).astype(int)
+        right.append(correct[grid])
     reach = round(gap * 1000)
     both = [right[0][k] + right[1][max(0, k - reach) : k + reach + 1].max() for k in range(1001)]
     return float(max(both)) / len(truth)
@@ -82,18 +86,18 @@ def main() -> None:
 
     def score(shown: np.ndarray, title: str) -> None:
         def right(truth: np.ndarray, **how: Any) -> tuple[np.ndarray, np.ndarray]:
-            known, asked = fit[truth[fit] >= 0], held[truth[held] >= 0]  # some people's occupation is not known
+            fit_rows, asked = fit[truth[fit] >= 0], held[truth[held] >= 0]  # some people's occupation is not known
             model = HistGradientBoostingClassifier(max_iter=120, learning_rate=0.08, random_state=0, **how)
-            return truth[asked], model.fit(shown[known], truth[known]).predict(shown[asked])
+            return truth[asked], model.fit(shown[fit_rows], truth[fit_rows]).predict(shown[asked])
 
-        def kept(truth: np.ndarray, said: np.ndarray) -> float:
+        def kept(truth: np.ndarray, guesses: np.ndarray) -> float:
             prior = float(np.bincount(truth).max()) / len(truth)
-            return (float((truth == said).mean()) - prior) / (1 - prior)
+            return (float((truth == guesses).mean()) - prior) / (1 - prior)
 
-        truth, said = right(labels["income"])
+        truth, guesses = right(labels["income"])
         mean = np.mean([kept(*right(labels[task])) for task in TASKS])
         sex = balanced_accuracy_score(*right(u, class_weight="balanced"))
-        print(f"{title:66s} income {(truth == said).mean():.4f}  sex {sex:.4f}  kept {mean:.3f}", flush=True)
+        print(f"{title:66s} income {(truth == guesses).mean():.4f}  sex {sex:.4f}  kept {mean:.3f}", flush=True)
 
     names = table_columns(data)
     score(x, "all columns, raw")

@@ -186,19 +186,19 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def figures_of_study(folder: Path) -> dict[str, Any]:
     """Return what a study's directory holds: every figure of its results, and digests of its arrays."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.name == "result.json":
-            found |= {f"{name}{key}": value for key, value in flat(json.loads(path.read_text()))}
+            figures |= {f"{name}{key}": value for key, value in flat(json.loads(path.read_text()))}
         elif path.suffix == ".safetensors" and not name.startswith("flower"):
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            figures[name] = hashlib.sha256(path.read_bytes()).hexdigest()
         elif path.name == "metrics.jsonl":
             for number, line in enumerate(path.read_text().splitlines()):
-                found |= {f"{name}:{number}{key}": value for key, value in flat(json.loads(line))}
+                figures |= {f"{name}:{number}{key}": value for key, value in flat(json.loads(line))}
     results = json.loads((folder / "results.json").read_text())
-    found |= {f"results.json{key}": value for key, value in flat(results.get("rows", results.get("cells")))}
-    return found
+    figures |= {f"results.json{key}": value for key, value in flat(results.get("rows", results.get("cells")))}
+    return figures
 
 
 def study(values: dict[str, Any] | Path, name: str) -> Callable[[Path], dict[str, Any]]:
@@ -226,8 +226,8 @@ def zoo(folder: Path) -> dict[str, Any]:
     path.write_text(json.dumps(ZOO))
     out = folder / "u.safetensors"
     words = ["zoo", "build", path, "--attribute", "u", "--rounds", "1,3", "--members", "2", "--widths", "16-32"]
-    told = fedveil(*words, "--shadows", "60", "--out", out, "--json", folder=folder)
-    return {**dict(flat(json.loads(told))), "weights": weights_of(out)}
+    output = fedveil(*words, "--shadows", "60", "--out", out, "--json", folder=folder)
+    return {**dict(flat(json.loads(output))), "weights": weights_of(out)}
 
 
 def weights_of(file: Path) -> str:
@@ -249,11 +249,11 @@ def ledger(folder: Path) -> dict[str, Any]:
     for path in (kept.path, kept.head):
         path.unlink(missing_ok=True)
     with kept.claimed():
-        known = kept.read()
-        kept.begin(known)
+        state = kept.read()
+        kept.begin(state)
         for number in range(1, 4):
-            known = kept.append(
-                known,
+            state = kept.append(
+                state,
                 run=7,
                 message=f"message-{number}",
                 kind="update",
@@ -284,8 +284,8 @@ def audit(folder: Path) -> dict[str, Any]:
     table = pd.DataFrame({"p0": p0, "p1": 1 - p0, "y": y, "s": np.where(s, "m", "f")})
     table.to_csv(folder / "outputs.csv", index=False)
     words = ["audit", folder / "outputs.csv", "--scores", "p0,p1", "--target", "y", "--sensitive", "s"]
-    told = fedveil(*words, "--out", folder / "audit.html", "--json", folder=folder)
-    return dict(flat(json.loads(told)))
+    output = fedveil(*words, "--out", folder / "audit.html", "--json", folder=folder)
+    return dict(flat(json.loads(output)))
 
 
 def experiment(name: str) -> Callable[[Path], dict[str, Any]]:
@@ -326,10 +326,10 @@ def stopped(folder: Path) -> dict[str, Any]:
 
 def continued(folder: Path) -> dict[str, Any]:
     """Continue a copy of the stopped study and return its figures."""
-    with tempfile.TemporaryDirectory() as place:
-        shutil.copytree(folder / "stopped", Path(place) / "stopped")
-        fedveil("run", folder / "stopped.yaml", "--out", Path(place) / "stopped", folder=folder)
-        return figures_of_study(Path(place) / "stopped")
+    with tempfile.TemporaryDirectory() as temporary:
+        shutil.copytree(folder / "stopped", Path(temporary) / "stopped")
+        fedveil("run", folder / "stopped.yaml", "--out", Path(temporary) / "stopped", folder=folder)
+        return figures_of_study(Path(temporary) / "stopped")
 
 
 MEASURES: dict[str, Callable[[Path], dict[str, Any]]] = {
@@ -355,16 +355,16 @@ def main() -> None:
     if sys.argv[1] == "record":
         before.mkdir(parents=True, exist_ok=True)
         for name in wanted:
-            found = timed(name, MEASURES[name], before)
-            (before / f"figures-{name.replace('/', '-')}.json").write_text(json.dumps(found, indent=0, default=str))
+            figures = timed(name, MEASURES[name], before)
+            (before / f"figures-{name.replace('/', '-')}.json").write_text(json.dumps(figures, indent=0, default=str))
         return
     differing = 0
     for name in wanted:
-        known = json.loads((before / f"figures-{name.replace('/', '-')}.json").read_text())
-        with tempfile.TemporaryDirectory() as place:
-            differing += compared(name, known, timed(name, MEASURES[name], Path(place)))
+        expected = json.loads((before / f"figures-{name.replace('/', '-')}.json").read_text())
+        with tempfile.TemporaryDirectory() as temporary:
+            differing += compared(name, expected, timed(name, MEASURES[name], Path(temporary)))
         if name in OPENED:
-            differing += compared(f"{name}, as older code wrote it", known, OPENED[name](before))
+            differing += compared(f"{name}, as older code wrote it", expected, OPENED[name](before))
     for name in ("smoke", "demo", "table2"):
         if (before / name / "results.json").exists():
             fedveil("report", before / name, "--out", before / f"{name}-by-this-code.html", folder=before)
@@ -376,9 +376,9 @@ def timed(name: str, measure: Callable[[Path], dict[str, Any]], folder: Path) ->
     """Measure, and say how long it took."""
     started = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
-        found = measure(folder)
-    print(f"{name}: {len(found)} figures, {time.perf_counter() - started:.0f} s", flush=True)
-    return json.loads(json.dumps(found, default=str))
+        figures = measure(folder)
+    print(f"{name}: {len(figures)} figures, {time.perf_counter() - started:.0f} s", flush=True)
+    return json.loads(json.dumps(figures, default=str))
 
 
 def compared(name: str, before: dict[str, Any], after: dict[str, Any]) -> int:

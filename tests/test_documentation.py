@@ -47,7 +47,7 @@ def prose(path: Path) -> str:
 
 def commands() -> dict[str, set[str]]:
     """Return every command with the options that its --help shows."""
-    found: dict[str, set[str]] = {}
+    options_by_command: dict[str, set[str]] = {}
 
     def walk(command: object, path: tuple[str, ...]) -> None:
         options = {
@@ -56,12 +56,12 @@ def commands() -> dict[str, set[str]]:
             if parameter.param_type_name == "option" and not parameter.hidden
             for option in (*parameter.opts, *parameter.secondary_opts)
         }
-        found[" ".join(path)] = options | {"--help"}
+        options_by_command[" ".join(path)] = options | {"--help"}
         for name, inner in getattr(command, "commands", {}).items():
             walk(inner, (*path, name))
 
     walk(typer.main.get_command(app), ("fedveil",))
-    return found
+    return options_by_command
 
 
 @pytest.mark.parametrize("path", [path for path in RUN if blocks(path, "python")], ids=name_of)
@@ -84,15 +84,15 @@ def test_interactive_examples_print_what_they_show(path: Path) -> None:
     session = "\n".join(blocks(path, "pycon"))
     example = doctest.DocTestParser().get_doctest(session, {}, path.name, str(path), 0)
     assert example.examples
-    told: list[str] = []
-    failed = doctest.DocTestRunner(verbose=False).run(example, out=told.append).failed
-    assert not failed, "".join(told)
+    output: list[str] = []
+    failed = doctest.DocTestRunner(verbose=False).run(example, out=output.append).failed
+    assert not failed, "".join(output)
 
 
 def test_the_code_behind_the_results_is_python() -> None:
-    found = blocks(REPOSITORY / "docs" / "results.md", "python")
-    assert found
-    for code in found:
+    code_blocks = blocks(REPOSITORY / "docs" / "results.md", "python")
+    assert code_blocks
+    for code in code_blocks:
         compile(code, "results.md", "exec")
 
 
@@ -133,9 +133,9 @@ def test_the_recipe_for_a_data_set_works(recipes: Path, monkeypatch: pytest.Monk
 
 def test_the_recipe_for_an_attack_works(recipes: Path) -> None:
     data = load("synthetic", sensitive="u", n=2000, bits=0.4, seed=0)
-    found = panel(["nearest-mean"], draws=100).judge(View.of_data(data)).worst.balanced_accuracy
-    assert found.low > 0.6
-    assert abs(found.estimate - data.facts["bayes_accuracy"]) < 0.06
+    accuracy = panel(["nearest-mean"], draws=100).judge(View.of_data(data)).worst.balanced_accuracy
+    assert accuracy.low > 0.6
+    assert abs(accuracy.estimate - data.facts["bayes_accuracy"]) < 0.06
 
 
 def test_the_recipes_for_a_game_and_a_shield_work(recipes: Path) -> None:
@@ -157,9 +157,9 @@ def test_the_recipe_for_a_command_works(recipes: Path, capsys: pytest.CaptureFix
 
 
 def test_the_page_on_leak_names_every_option_and_no_other() -> None:
-    told = set(re.findall(r"--[a-z][a-z-]*", (REPOSITORY / "docs" / "leak.md").read_text(encoding="utf-8")))
+    options = set(re.findall(r"--[a-z][a-z-]*", (REPOSITORY / "docs" / "leak.md").read_text(encoding="utf-8")))
     table = re.findall(r"^\| (`--.*?) \|", (REPOSITORY / "docs" / "leak.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert told == commands()["fedveil leak"]
+    assert options == commands()["fedveil leak"]
     assert set(re.findall(r"--[a-z-]+", " ".join(table))) == commands()["fedveil leak"]
 
 
@@ -203,15 +203,15 @@ def test_lines_are_of_a_length_to_read(path: Path) -> None:
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
 def test_commands_shown_exist_with_their_options(path: Path) -> None:
-    known = commands()
+    options_by_command = commands()
     shown = [line for block in blocks(path, "sh") for line in block.splitlines()]
     shown += re.findall(r"`(fedveil [a-z][^`]*)`", path.read_text(encoding="utf-8"))
     for line in shown:
         call = re.search(r"\bfedveil ((?:data |flower |zoo )?[a-z]+)\b([^#|]*)", line)
         if call:
             command = f"fedveil {call[1]}"
-            assert command in known, line
-            assert set(re.findall(r"--[a-z][a-z-]*", call[2])) <= known[command], line
+            assert command in options_by_command, line
+            assert set(re.findall(r"--[a-z][a-z-]*", call[2])) <= options_by_command[command], line
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
@@ -228,10 +228,10 @@ def test_relative_links_lead_somewhere(path: Path) -> None:
         if "://" in link:
             continue
         file, _, anchor = link.partition("#")
-        there = path.parent / file if file else path
-        assert there.exists(), link
+        target = path.parent / file if file else path
+        assert target.exists(), link
         if anchor:
-            headings = re.findall(r"^#+ (.*)$", prose(there), re.MULTILINE)
+            headings = re.findall(r"^#+ (.*)$", prose(target), re.MULTILINE)
             assert anchor in [re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings], link
 
 
@@ -255,5 +255,5 @@ def test_the_readme_fits_one_screen_and_the_navigation_is_complete() -> None:
 def test_the_citation_and_the_changelog_know_the_version() -> None:
     citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == fedveil.__version__
-    assert all(one["title"] and one["authors"] for one in citation["references"])
+    assert all(reference["title"] and reference["authors"] for reference in citation["references"])
     assert f"## [{fedveil.__version__}]" in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")

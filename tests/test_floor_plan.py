@@ -39,9 +39,11 @@ def test_a_package_imports_only_from_those_before_it(path: Path) -> None:
     parts = (
         path.relative_to(REPOSITORY / "papers" if "fedveil_papers" in path.parts else REPOSITORY).with_suffix("").parts
     )
-    here = room(".".join(part for part in parts if part != "__init__"))
-    if here is None:  # fedveil/__init__.py names what there is, and loads nothing of it but the helper that does so
+    importing = room(".".join(part for part in parts if part != "__init__"))
+    if (
+        importing is None
+    ):  # fedveil/__init__.py names what there is, and loads nothing of it but the helper that does so
         return
     for line, module in imports(ast.parse(path.read_text("utf-8"))):
-        if module.partition(".")[0] in ("fedveil", "fedveil_papers") and (there := room(module)) in ORDER:
-            assert ORDER.index(there) <= ORDER.index(here), f"{path.name}:{line}: {here} imports {module}"
+        if module.partition(".")[0] in ("fedveil", "fedveil_papers") and (imported := room(module)) in ORDER:
+            assert ORDER.index(imported) <= ORDER.index(importing), f"{path.name}:{line}: {importing} imports {module}"

@@ -24,8 +24,8 @@ def write_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     def write(shows: Any, paper: list[dict[str, Any]] | None = None, **study: Any) -> str:
         values = {**TINY, "federation": {"devices": 5, "rounds": 2}, "methods": [TAPPFL], **study, "name": "ours/tiny"}
         (tmp_path / "presets" / "ours").mkdir(parents=True)
-        told = {"title": "tiny", "study": values, "scales": {}, "shows": shows, "paper": paper or []}
-        (tmp_path / "presets" / "ours" / "tiny.yaml").write_text(yaml.safe_dump(told, allow_unicode=True))
+        preset = {"title": "tiny", "study": values, "scales": {}, "shows": shows, "paper": paper or []}
+        (tmp_path / "presets" / "ours" / "tiny.yaml").write_text(yaml.safe_dump(preset, allow_unicode=True))
         return "ours/tiny"
 
     return write

@@ -14,10 +14,10 @@ from fedveil.core.errors import InputError
 
 
 def test_every_preset_is_sound_at_both_scales() -> None:
-    known = presets.available()
-    assert "baselines/adult" in known
-    assert all(known.values())
-    for name in known:
+    available = presets.available()
+    assert "baselines/adult" in available
+    assert all(available.values())
+    for name in available:
         for scale in presets.SCALES:
             preset = presets.read_preset(name, scale)
             assert preset.studies or preset.experiment
@@ -26,11 +26,11 @@ def test_every_preset_is_sound_at_both_scales() -> None:
 def test_the_list_is_for_people_and_programs() -> None:
     done = fedveil_here("reproduce", "--list", "--json")
     assert done.returncode == 0
-    assert "baselines/adult" in {one["name"] for one in last_json(done)["presets"]}
+    assert "baselines/adult" in {preset["name"] for preset in last_json(done)["presets"]}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["baselines/adlut"], "did you mean 'baselines/adult'?"),
         (["baselines/adult", "--scale", "papre"], "did you mean 'paper'?"),
@@ -38,10 +38,10 @@ def test_the_list_is_for_people_and_programs() -> None:
         (["../smoke"], "no preset"),
     ],
 )
-def test_bad_input(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_bad_input(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = fedveil_here("reproduce", *arguments, "--out", tmp_path / "out")
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -66,13 +66,13 @@ paper:
     arguments = ("--scale", "paper", "--out", tmp_path / "out", "--workers", "0", "--json")
     done = fedveil_here("reproduce", "ours/tiny", *arguments)
     assert done.returncode == 0, done.stderr
-    found = last_json(done)
-    assert (found["preset"], found["scale"], found["complete"]) == ("ours/tiny", "paper", True)
-    rows = {row["method"]: row for row in found["rows"]}
+    result = last_json(done)
+    assert (result["preset"], result["scale"], result["complete"]) == ("ours/tiny", "paper", True)
+    rows = {row["method"]: row for row in result["rows"]}
     assert rows["none"]["seeds"] == [0, 1]
     assert rows["none"]["paper"] == {"Table 9": {"leakage": {"accuracy": 0.5}}}
     assert rows["drop-columns"]["paper"] == {}
-    for row in found["rows"]:
+    for row in result["rows"]:
         assert list(row) == list(Row("any").as_dict())
         assert set(row["leakage"]["balanced_accuracy"]) == {"estimate", "low", "high"}
     with pytest.raises(InputError, match="did you mean"):

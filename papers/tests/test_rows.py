@@ -55,9 +55,9 @@ def tiny_settings(kind: str) -> dict[str, Any]:
     if importlib.util.find_spec(f"{paper}_settings") is None:
         pytest.skip(f"{paper}_settings is not here")
     module = importlib.import_module(f"{paper}_settings")
-    found = [value for value in vars(module).values() if isinstance(value, dict) and value.get("kind") == kind]
-    assert found, f"{paper}_settings has no settings of {kind}"
-    settings: dict[str, Any] = found[0]
+    candidates = [value for value in vars(module).values() if isinstance(value, dict) and value.get("kind") == kind]
+    assert candidates, f"{paper}_settings has no settings of {kind}"
+    settings: dict[str, Any] = candidates[0]
     return settings
 
 

@@ -15,7 +15,7 @@ Write = Callable[..., str]
 
 
 @pytest.mark.parametrize(
-    ("shows", "study", "said"),
+    ("shows", "study", "message"),
     [
         ("mapps", {}, "did you mean 'maps'?"),
         ({"kind": "maps", "methd": "tappfl"}, {}, "did you mean 'method'?"),
@@ -37,12 +37,12 @@ Write = Callable[..., str]
     ],
 )
 def test_refused_before_anything_runs(
-    write_preset: Write, tmp_path: Path, shows: Any, study: dict[str, Any], said: str
+    write_preset: Write, tmp_path: Path, shows: Any, study: dict[str, Any], message: str
 ) -> None:
     name = write_preset(shows, **study)
     done = fedveil_here("reproduce", name, "--out", tmp_path / "out")
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
@@ -55,7 +55,7 @@ def test_without_matplotlib_it_says_so_and_succeeds(
     done = fedveil_here("reproduce", name, "--out", tmp_path / "out", "--workers", "1", "--json")
     assert done.returncode == 0
     assert "matplotlib is not installed" in done.stderr
-    found = last_json(done)
-    assert found["shows"]["picture"] is None
-    assert found["shows"]["panels"]
+    result = last_json(done)
+    assert result["shows"]["picture"] is None
+    assert result["shows"]["panels"]
     assert not (tmp_path / "out" / "tiny.png").exists()

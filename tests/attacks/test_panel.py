@@ -120,11 +120,11 @@ def test_several_attributes_and_their_intersection_are_corrected_for_multiplicit
 def test_leakage_beyond_what_the_attacker_knew():
     rng = np.random.default_rng(5)
     codes = rng.integers(0, 2, 4000)
-    given = rng.normal(size=(4000, 1)) + codes[:, None]
-    repeats = given + 0.01 * rng.normal(size=given.shape)  # says nothing that is not known
+    background = rng.normal(size=(4000, 1)) + codes[:, None]
+    repeats = background + 0.01 * rng.normal(size=background.shape)  # says nothing that is not known
     adds = rng.normal(size=(4000, 1)) + codes[:, None]
     judgements = {
-        name: Panel(attackers=("logistic",), draws=300).judge(view_of(vectors, codes, given=given)).beyond
+        name: Panel(attackers=("logistic",), draws=300).judge(view_of(vectors, codes, given=background)).beyond
         for name, vectors in {"repeats": repeats, "adds": adds}.items()
     }
     assert judgements["repeats"].balanced_accuracy.low <= 0.005

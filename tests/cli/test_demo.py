@@ -50,6 +50,6 @@ def test_the_demo_on_ones_own_table(run, table: Path, tmp_path: Path) -> None:
     ],
 )
 def test_bad_input(run, table: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
-    given = [str(table) if word == "TABLE" else word for word in arguments]
-    assert message in run("demo", *given, "--out", tmp_path / "out").refused()
+    command_line = [str(table) if word == "TABLE" else word for word in arguments]
+    assert message in run("demo", *command_line, "--out", tmp_path / "out").refused()
     assert not (tmp_path / "out").exists()

@@ -104,7 +104,7 @@ def test_one_record_per_shadow(run, study):
 
 
 @pytest.mark.parametrize(
-    ("message", "given"),
+    ("message", "options"),
     [
         ("no attribute 'v' in the study's data.sensitive; choose one of: u", {"attribute": "v"}),
         ("round 4 is never played; the study has rounds 1 to 3", {"rounds": "1,4"}),
@@ -123,9 +123,9 @@ def test_one_record_per_shadow(run, study):
         ("unknown field", {"more": ["--set", "federation.round=3"]}),
     ],
 )
-def test_bad_input_is_refused_before_anything_is_written(run, study, message, given):
-    more = given.pop("more", [])
-    line = build(run, study, *more, **given).refused()
+def test_bad_input_is_refused_before_anything_is_written(run, study, message, options):
+    more = options.pop("more", [])
+    line = build(run, study, *more, **options).refused()
     assert message in line
     assert list(study.parent.iterdir()) == [study]
 

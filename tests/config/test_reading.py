@@ -15,7 +15,7 @@ LAUGHS = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("- 1", "is a list, not a mapping"),
         ("just words", "is text, not a mapping"),
@@ -33,29 +33,29 @@ LAUGHS = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
         ("a: \x07", "is not YAML"),
     ],
 )
-def test_what_is_no_study_is_refused_in_one_line(text: str, said: str) -> None:
+def test_what_is_no_study_is_refused_in_one_line(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_yaml(text, "my.yaml")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith("my.yaml")
     assert "\n" not in str(caught.value)
 
 
 def test_numbers_are_numbers_and_merges_merge() -> None:
-    found = parse_yaml("a: 1e-3\nb: -2E5\nc: .5\nd: 1e5x\nbase: &base {x: 1}\ne: {<<: *base, y: 2}", "f")
-    assert found == {"a": 1e-3, "b": -2e5, "c": 0.5, "d": "1e5x", "base": {"x": 1}, "e": {"x": 1, "y": 2}}
+    values = parse_yaml("a: 1e-3\nb: -2E5\nc: .5\nd: 1e5x\nbase: &base {x: 1}\ne: {<<: *base, y: 2}", "f")
+    assert values == {"a": 1e-3, "b": -2e5, "c": 0.5, "d": "1e5x", "base": {"x": 1}, "e": {"x": 1, "y": 2}}
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "huge.yaml").write_text("a: " + "x" * MOST_BYTES)
     (tmp_path / "latin.yaml").write_bytes(b"a: \xff\xfe\xfa")
-    for name, said in (
+    for name, message in (
         ("huge.yaml", "more than any study needs"),
         ("latin.yaml", "not UTF-8"),
         ("none.yaml", "no such file"),
         (".", "is a folder"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             read_yaml(tmp_path / name)
 
 
@@ -72,7 +72,7 @@ def test_changes_walk_down_by_name_and_by_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("seeds", "write key=value"),
         ("=3", "write key=value"),
@@ -82,7 +82,7 @@ def test_changes_walk_down_by_name_and_by_place() -> None:
         ("seeds=[1", "is not YAML"),
     ],
 )
-def test_changes_that_cannot_be_made(change: str, said: str) -> None:
+def test_changes_that_cannot_be_made(change: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         with_changes({"seeds": [0], "methods": [{"name": "a"}, {"name": "b"}]}, [change])
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -41,13 +41,13 @@ STUDY: dict[str, Any] = {
 
 
 def fault(values: Any) -> str | None:
-    found = best_match(VALIDATOR.iter_errors(values))
-    return None if found is None else found.message
+    error = best_match(VALIDATOR.iter_errors(values))
+    return None if error is None else error.message
 
 
 def example_studies() -> dict[str, dict[str, Any]]:
     """Return our studies, our presets at every scale, and the examples of the documentation."""
-    found = {path.name: read_yaml(path) for path in sorted((REPOSITORY / "studies").glob("*.yaml"))}
+    studies = {path.name: read_yaml(path) for path in sorted((REPOSITORY / "studies").glob("*.yaml"))}
     for path in sorted(presets.FOLDER.rglob("*.yaml")):
         held = read_yaml(path)
         for scale in presets.SCALES:
@@ -56,13 +56,13 @@ def example_studies() -> dict[str, dict[str, Any]]:
             for number, values in enumerate(held.get("studies") or [held["study"]]):
                 for key, value in (held.get("scales", {}).get(scale) or {}).items():
                     values = changed(values, key, value)
-                found[f"{path.relative_to(presets.FOLDER)} {scale} {number}"] = values
+                studies[f"{path.relative_to(presets.FOLDER)} {scale} {number}"] = values
     for path in sorted(DOCS.glob("*.md")):
         blocks = re.findall(r"^```yaml\n(.*?)^```$", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
         for number, text in enumerate(blocks):
             if "methods:" in text and "data:" in text:
-                found[f"{path.name} {number}"] = parse_yaml(text, path.name)
-    return found
+                studies[f"{path.name} {number}"] = parse_yaml(text, path.name)
+    return studies
 
 
 def test_the_published_files_are_up_to_date() -> None:
@@ -150,11 +150,11 @@ def test_short_forms_validate_and_are_studies(form: str) -> None:
     make_study(short)
 
 
-@pytest.mark.parametrize("place", ["game", "shield", "partition", "aggregation"])
-def test_every_default_is_what_the_part_would_take(place: str) -> None:
-    for name, kind in kinds()[place].items():
-        given = {key: field["default"] for key, field in settings(kind).items() if "default" in field}
-        for key, value in given.items():
+@pytest.mark.parametrize("part", ["game", "shield", "partition", "aggregation"])
+def test_every_default_is_what_the_part_would_take(part: str) -> None:
+    for name, kind in kinds()[part].items():
+        defaults = {key: field["default"] for key, field in settings(kind).items() if "default" in field}
+        for key, value in defaults.items():
             assert not list(Draft202012Validator(settings(kind)[key]).iter_errors(value)), f"{name}.{key}"
             fitted = parts.fitting(value, parts.settings_of(kind)[key].annotation, key)
             assert fitted == parts.settings_of(kind)[key].default

@@ -60,12 +60,12 @@ def test_shadows_are_as_uneven_as_the_victims(dealer: Any) -> None:
     shadows = shadow_rows(run, 15)
     rows = np.concatenate(shadows)
     assert sorted(rows) == sorted(run.federation.data.rows(Split.VALIDATION))
-    far = [np.mean([abs(u[own].mean() - 0.5) for own in devices]) for devices in (run.federation.partition, shadows)]
+    far = [np.mean([abs(u[rows].mean() - 0.5) for rows in devices]) for devices in (run.federation.partition, shadows)]
     assert far[1] > 0.25
     assert far[1] == pytest.approx(far[0], abs=0.15)
     even = run_of(20)
-    assert np.mean([abs(u[own].mean() - 0.5) for own in shadow_rows(even, 15)]) < 0.15
-    assert all(np.array_equal(one, other) for one, other in zip(shadows, shadow_rows(run, 15), strict=True))
+    assert np.mean([abs(u[rows].mean() - 0.5) for rows in shadow_rows(even, 15)]) < 0.15
+    assert all(np.array_equal(shadow, other) for shadow, other in zip(shadows, shadow_rows(run, 15), strict=True))
 
 
 def test_where_every_group_or_record_is_a_device_so_many_are_drawn() -> None:
@@ -73,8 +73,8 @@ def test_where_every_group_or_record_is_a_device_so_many_are_drawn() -> None:
     groups = run.federation.data.groups
     shadows = shadow_rows(run, 12)
     assert len(shadows) == 12
-    assert all(len(np.unique(groups[own])) == 1 for own in shadows)
-    assert [len(own) for own in shadow_rows(run_of(OneEach()), 30)] == [1] * 30
+    assert all(len(np.unique(groups[rows])) == 1 for rows in shadows)
+    assert [len(rows) for rows in shadow_rows(run_of(OneEach()), 30)] == [1] * 30
     with pytest.raises(InputError, match="600 validation records"):
         shadow_rows(run_of(OneEach()), 601)
 

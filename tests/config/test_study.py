@@ -34,7 +34,7 @@ def refused(key: str, value: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("sedes", [1], "unknown field 'sedes': did you mean 'seeds'?"),
         ("federation.fration", 1, "unknown field 'federation.fration': did you mean 'fraction'?"),
@@ -98,17 +98,17 @@ def refused(key: str, value: Any) -> str:
         ("heads", ["mpl"], "heads.0: 'mpl' is not allowed"),
     ],
 )
-def test_faults_are_told_by_field_value_and_what_is_allowed(key: str, value: Any, said: str) -> None:
-    assert said in refused(key, value)
+def test_faults_are_told_by_field_value_and_what_is_allowed(key: str, value: Any, message: str) -> None:
+    assert message in refused(key, value)
 
 
 @pytest.mark.parametrize("strength", [-0.1, 1.5, float("inf")])
 def test_a_lambda_outside_0_and_1_is_refused_by_name(strength: float) -> None:
     method = {"name": "tappfl", "game": {"kind": "tappfl", "attribute": "u"}, "strengths": [strength]}
-    said = refused("methods", [method])
-    assert said.partition(":")[0] in ("methods.tappfl.game", "tiny.yaml")
-    assert "methods.tappfl" in said
-    assert f"{strength:g}" in said
+    message = refused("methods", [method])
+    assert message.partition(":")[0] in ("methods.tappfl.game", "tiny.yaml")
+    assert "methods.tappfl" in message
+    assert f"{strength:g}" in message
 
 
 def test_a_missing_field_is_named_with_what_it_is_for() -> None:
@@ -117,8 +117,8 @@ def test_a_missing_field_is_named_with_what_it_is_for() -> None:
 
 
 def test_the_plan_holds_every_method_strength_and_seed_and_the_baseline() -> None:
-    found = checked(make_study(changed(TINY, "seeds", [0, 5])))
-    assert [(cell.method, cell.strength, cell.seed) for cell in found.cells] == [
+    checked_study = checked(make_study(changed(TINY, "seeds", [0, 5])))
+    assert [(cell.method, cell.strength, cell.seed) for cell in checked_study.cells] == [
         (name, strength, seed)
         for seed in (0, 5)
         for name, strength in (
@@ -129,7 +129,7 @@ def test_the_plan_holds_every_method_strength_and_seed_and_the_baseline() -> Non
             ("drop-columns", 1),
         )
     ]
-    assert len({cell.id for cell in found.cells}) == 10
+    assert len({cell.id for cell in checked_study.cells}) == 10
 
 
 def test_a_cell_is_named_by_all_that_determines_it() -> None:
@@ -173,9 +173,9 @@ def test_several_attributes_have_a_baseline_each(published: Any) -> None:
         TINY, "data", {"source": "adult", "target": "income", "sensitive": ["sex", "race"], "records": 500}
     )
     values = changed(values, "methods", [{"name": "none", "game": "undefended"}])
-    found = checked(make_study(values))
-    assert [method.name for method in found.methods] == ["none", "drop-columns (sex)", "drop-columns (race)"]
-    assert len(plan(found.study, found.methods)) == 3
+    checked_study = checked(make_study(values))
+    assert [method.name for method in checked_study.methods] == ["none", "drop-columns (sex)", "drop-columns (race)"]
+    assert len(plan(checked_study.study, checked_study.methods)) == 3
 
 
 def test_settings_may_differ_at_some_strengths() -> None:
@@ -193,7 +193,7 @@ def test_settings_may_differ_at_some_strengths() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "said"),
+    ("at", "message"),
     [
         ({2: {"shield.radus": 3.0}}, "methods.channel.at.2.shield.radus: certified has no such setting: did you mean"),
         ({2: {"shield.radius": -3.0}}, "methods.channel.shield"),
@@ -203,11 +203,11 @@ def test_settings_may_differ_at_some_strengths() -> None:
         ({"two": {"shield.radius": 3.0}}, "methods.channel.at.two"),
     ],
 )
-def test_settings_at_a_strength_that_fit_nothing_are_told(at: Any, said: str) -> None:
+def test_settings_at_a_strength_that_fit_nothing_are_told(at: Any, message: str) -> None:
     values = changed(changed(TINY, "methods.channel.strengths", [0.5, 2]), "methods.channel.at", at)
     with pytest.raises(InputError) as fault:
         checked(make_study(values))
-    assert said in str(fault.value)
+    assert message in str(fault.value)
     assert "\n" not in str(fault.value)
 
 

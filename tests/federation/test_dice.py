@@ -139,14 +139,14 @@ def test_partners_share_the_code_and_padding_changes_nothing(codes, seed):
     shuffled = permutation(uniform, weights)
     for device, device_codes in enumerate(codes):
         n = len(device_codes)
-        alone, there = partners(uniform[device, :n], torch.tensor(device_codes), None)
+        alone, has_partner = partners(uniform[device, :n], torch.tensor(device_codes), None)
         assert torch.equal(places[device, :n], alone)
-        assert torch.equal(exists[device, :n], there)
+        assert torch.equal(exists[device, :n], has_partner)
         assert not exists[device, n:].any()
-        assert there.tolist() == [code >= 0 and device_codes.count(code) > 1 for code in device_codes]
+        assert has_partner.tolist() == [code >= 0 and device_codes.count(code) > 1 for code in device_codes]
         for record, partner in enumerate(alone.tolist()):
             assert device_codes[partner] == device_codes[record]
-            assert (partner != record) == bool(there[record])
+            assert (partner != record) == bool(has_partner[record])
         assert sorted(alone.tolist()) == list(range(n))  # each is the partner of exactly one
         assert torch.equal(shuffled[device, :n], permutation(uniform[device, :n], None))
         assert sorted(shuffled[device, :n].tolist()) == list(range(n))

@@ -57,10 +57,10 @@ def test_an_app_runs_a_failing_one_is_told_and_nothing_is_left_when_the_body_rai
 def test_a_superlink_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        monkeypatch.setattr("fedveil.flower.loopback._free_port", lambda: taken.getsockname()[1])
+    with socket.socket() as busy_socket:
+        busy_socket.bind(("127.0.0.1", 0))
+        busy_socket.listen()
+        monkeypatch.setattr("fedveil.flower.loopback._free_port", lambda: busy_socket.getsockname()[1])
         monkeypatch.setattr("fedveil.flower.loopback._ATTEMPTS", 1)
         with pytest.raises(InputError, match="SuperLink did not start"), Loopback(tmp_path):
             pass

@@ -101,15 +101,15 @@ def test_what_a_stage_declares_it_gets(data, engine, asks, reads):
 
 @ENGINES
 def test_nothing_undeclared_is_even_there(data, engine):
-    there = []
+    visible = []
 
     def look(play):
-        there.append(set(play.data))
+        visible.append(set(play.data))
         return 0
 
     begin(Federation(data, 4, engine=engine), Curious(look, ["x", "u:race"])).play(1)
-    assert len(there) > 1
-    assert all(names == {"x", "u:race"} for names in there)
+    assert len(visible) > 1
+    assert all(names == {"x", "u:race"} for names in visible)
 
 
 def test_own_is_each_device_s_own_attribute(data):

@@ -33,8 +33,10 @@ ARGUMENTS = [
 def study(tmp_path: Path) -> Callable[..., StudyResults]:
     """Return a function that makes a study, with what differs from the usual, and opens it."""
 
-    def make(made: Any = None, **changed: Any) -> StudyResults:
-        return open_study((made or importlib.import_module("made_study").Made(**changed)).write(tmp_path / "study"))
+    def make(synthetic: Any = None, **changed: Any) -> StudyResults:
+        return open_study(
+            (synthetic or importlib.import_module("made_study").Made(**changed)).write(tmp_path / "study")
+        )
 
     return make
 
@@ -42,12 +44,14 @@ def study(tmp_path: Path) -> Callable[..., StudyResults]:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     """Return a browser, or skip aloud: none is ever downloaded."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-    if found is None:
+    executable = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
+    )
+    if executable is None:
         pytest.skip("no Chromium on this machine: the page is not tested in a browser")
     drivers = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with drivers.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=ARGUMENTS)
+        browser = driver.chromium.launch(executable_path=executable, args=ARGUMENTS)
         yield browser
         browser.close()
 
@@ -55,14 +59,14 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Return a function that runs `fedveil report` in this process: exit code, stdout, stderr."""
-    if not any(known.name == "report" for known in app.registered_commands):
+    if not any(registered.name == "report" for registered in app.registered_commands):
         app.command("report")(report)
 
     def run(*arguments: Any) -> tuple[int, str, str]:
         capsys.readouterr()
         with pytest.raises(SystemExit) as stop:
             main(["report", *map(str, arguments)])
-        said = capsys.readouterr()
-        return int(stop.value.code or 0), said.out, said.err
+        output = capsys.readouterr()
+        return int(stop.value.code or 0), output.out, output.err
 
     return run

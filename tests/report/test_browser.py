@@ -17,8 +17,8 @@ NASTY = "<script>alert(1)</script>\"'&\u2028</script><img src=x onerror=alert(2)
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = Made(unfinished=["m3-1-seed1", "m1-2-seed0", "m1-2-seed1"])
-    return write_report(open_study(made.write(tmp_path_factory.mktemp("usual") / "study")))
+    synthetic = Made(unfinished=["m3-1-seed1", "m1-2-seed0", "m1-2-seed1"])
+    return write_report(open_study(synthetic.write(tmp_path_factory.mktemp("usual") / "study")))
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ def show(chromium: Any) -> Iterator[Callable[..., Any]]:
 def centre(page: Any, trace: str, point: int = 0) -> tuple[float, float]:
     """Return where on the screen a mark of the frontier stands."""
     page.locator("#frontier").scroll_into_view_if_needed()
-    found = page.evaluate(
+    coordinates = page.evaluate(
         """([name, k]) => { const gd = document.getElementById("frontier"), t = gd.data.find((t) => t.name === name);
         const box = gd.getBoundingClientRect(), l = gd._fullLayout;
         return [box.left + l._size.l + l.xaxis.d2p(t.x[k]), box.top + l._size.t + l.yaxis.d2p(t.y[k])]; }""",
         [trace, point],
     )
-    return found[0], found[1]
+    return coordinates[0], coordinates[1]
 
 
 def selected(page: Any) -> dict[str, str]:
@@ -233,7 +233,7 @@ def test_the_keyboard_reaches_everything(show, usual):
 
 
 def test_untrusted_strings_are_shown_and_not_run(show, tmp_path):
-    made = Made(
+    synthetic = Made(
         methods={"none": METHODS["none"], NASTY: METHODS["adversarial"], "drop-columns": METHODS["drop-columns"]},
         attributes={NASTY: (NASTY, "\u202eevil", "<b>x</b>")},
         tasks=("%{x} <i>task</i> $x$",),
@@ -241,7 +241,7 @@ def test_untrusted_strings_are_shown_and_not_run(show, tmp_path):
         name=NASTY,
         command=NASTY,
     )
-    page = show(write_report(open_study(made.write(tmp_path / "study"))))
+    page = show(write_report(open_study(synthetic.write(tmp_path / "study"))))
     assert page.locator("h1").inner_text().startswith("<script>alert(1)</script>\"'&")
     assert page.locator("#attribute option").inner_text().startswith("<script>alert(1)</script>")
     page.select_option("#setting", index=1)
@@ -266,8 +266,8 @@ def test_paper_is_white_and_tables_are_open(show, usual):
 
 
 def test_a_study_without_figures_still_loads(chromium, tmp_path):
-    made = Made(unfinished=[cell["id"] for cell in Made().planned()])
-    path = write_report(open_study(made.write(tmp_path / "study")))
+    synthetic = Made(unfinished=[cell["id"] for cell in Made().planned()])
+    path = write_report(open_study(synthetic.write(tmp_path / "study")))
     page = chromium.new_page()
     faults = []
     page.on("pageerror", lambda fault: faults.append(str(fault)))

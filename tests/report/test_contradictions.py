@@ -24,17 +24,17 @@ def words(results, attribute="sex"):
 
 
 def test_a_contradiction_is_said_and_its_bound_not_called_proved(study):
-    said = words(study(methods=BROKEN))
-    assert said["contradiction"].startswith("CONTRADICTION: with certified-channel (sigma 4), seed ")
-    assert "reads sex at balanced accuracy 0.7" in said["contradiction"]
-    assert "above the 0.599 that the certificate allows" in said["contradiction"]
-    assert "at sigma 1, no attacker whatever can exceed balanced accuracy 0.85" in said["certified"]
+    sentences = words(study(methods=BROKEN))
+    assert sentences["contradiction"].startswith("CONTRADICTION: with certified-channel (sigma 4), seed ")
+    assert "reads sex at balanced accuracy 0.7" in sentences["contradiction"]
+    assert "above the 0.599 that the certificate allows" in sentences["contradiction"]
+    assert "at sigma 1, no attacker whatever can exceed balanced accuracy 0.85" in sentences["certified"]
 
 
 def test_with_every_certificate_contradicted_nothing_is_proved(study):
     methods = {**METHODS, "certified-channel": Law((4.0,), (0.9,), (0.95,), certified=True)}
-    said = words(study(methods=methods))
-    assert said["certified"] == "Nothing here is proved about sex: every certificate is contradicted."
+    sentences = words(study(methods=methods))
+    assert sentences["certified"] == "Nothing here is proved about sex: every certificate is contradicted."
 
 
 def test_estimates_below_or_around_the_bound_contradict_nothing(study):

@@ -46,16 +46,16 @@ def test_the_page_needs_nothing_but_itself(study):
     assert "default-src 'none'" in head
     assert "unsafe-eval" not in head
     assert not re.search(r"script-src[^;]*unsafe-inline", head)
-    own = page[: page.index('<script type="application/json"')] + page[page.rindex("<script>") :]
-    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:|//)""", own)
-    assert "@import" not in own
+    markup = page[: page.index('<script type="application/json"')] + page[page.rindex("<script>") :]
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:|//)""", markup)
+    assert "@import" not in markup
 
 
 def test_untrusted_strings_never_leave_their_block(study):
-    made = Made(
+    synthetic = Made(
         methods={NASTY: METHODS["adversarial"], "none": METHODS["none"]}, attributes={NASTY: (NASTY, "b")}, name=NASTY
     )
-    page = write_report(study(made)).read_text(encoding="utf-8")
+    page = write_report(study(synthetic)).read_text(encoding="utf-8")
     assert "alert(1)</script>" not in page
     assert "<img src=x" not in page
     assert page.count("<script") == 3
@@ -131,9 +131,9 @@ def test_the_notebooks_chart_shows_the_pages_points(study):
 
 
 def test_marks_differ_in_shape_and_can_be_seen():
-    given = marks(["none", "drop-columns", *(f"method {k}" for k in range(60))])
-    assert len({(mark.light, mark.symbol) for mark in given.values()}) == 62
-    assert len({mark.symbol for mark in list(given.values())[:13]}) == 13
+    marks_by_method = marks(["none", "drop-columns", *(f"method {k}" for k in range(60))])
+    assert len({(mark.light, mark.symbol) for mark in marks_by_method.values()}) == 62
+    assert len({mark.symbol for mark in list(marks_by_method.values())[:13]}) == 13
     for light, dark in COLOURS:
         assert contrast(light, LIGHT_PAPER) >= 3
         assert contrast(dark, DARK_PAPER) >= 3
@@ -178,11 +178,11 @@ def test_latex_prints_what_stands_in_a_name():
 def test_the_command(study, tmp_path, command):
     results = study(unfinished=["m3-1-seed1"])
     code, out, _ = command(results.folder, "--out", tmp_path / "page.html", "--json")
-    found = json.loads(out.splitlines()[-1])
+    result = json.loads(out.splitlines()[-1])
     assert code == 0
-    assert found["complete"] is False
-    assert found["bytes"] == (tmp_path / "page.html").stat().st_size
-    assert found["words"]["income|sex"][0].startswith("This study is partial")
+    assert result["complete"] is False
+    assert result["bytes"] == (tmp_path / "page.html").stat().st_size
+    assert result["words"]["income|sex"][0].startswith("This study is partial")
 
 
 def test_open_shows_the_page(study, command, monkeypatch):
@@ -194,7 +194,7 @@ def test_open_shows_the_page(study, command, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("prepare", "told"),
+    ("prepare", "message"),
     [
         (lambda folder: None, "no such directory"),
         (lambda folder: folder.mkdir(), "holds no study"),
@@ -203,20 +203,20 @@ def test_open_shows_the_page(study, command, monkeypatch):
         (lambda folder: (folder.mkdir(), (folder / "study.json").write_text("{")), "damaged"),
     ],
 )
-def test_bad_directories_are_refused_in_one_line(tmp_path, command, prepare, told):
+def test_bad_directories_are_refused_in_one_line(tmp_path, command, prepare, message):
     prepare(tmp_path / "given")
     code, out, err = command(tmp_path / "given")
     assert code == 2
     assert out == ""
     assert len(err.splitlines()) == 1
-    assert told in err
+    assert message in err
     assert not (tmp_path / "given" / "report.html").exists()
 
 
 def test_bad_outputs_are_refused_in_one_line(study, tmp_path, command):
     folder = study().folder
     (tmp_path / "file").write_text("x")
-    for arguments, told in [
+    for arguments, message in [
         (("--out", tmp_path), "is a directory"),
         (("--out", tmp_path / "no" / "page.html"), "no directory"),
         (("--export", tmp_path / "file"), "is a file"),
@@ -224,7 +224,7 @@ def test_bad_outputs_are_refused_in_one_line(study, tmp_path, command):
         code, _, err = command(folder, *arguments)
         assert code == 2
         assert len(err.splitlines()) == 1
-        assert told in err
+        assert message in err
 
 
 def test_damaged_arrays_are_borne(study):
@@ -244,8 +244,8 @@ def test_a_real_study_is_reported(tmp_path, command, published, capsys):
         main(["run", str(REPOSITORY / "studies" / "smoke.yaml"), "--out", str(tmp_path / "smoke")])
     assert not stop.value.code
     code, out, _ = command(tmp_path / "smoke", "--export", tmp_path / "figures", "--json")
-    found = json.loads(out.splitlines()[-1])
+    result = json.loads(out.splitlines()[-1])
     assert code == 0
-    assert found["complete"] is True
-    assert "reads sex from what 20 devices with adult data release" in found["words"]["income|sex"][0]
-    assert any("Only certified-channel is proved: at sigma 1" in text for text in found["words"]["income|sex"])
+    assert result["complete"] is True
+    assert "reads sex from what 20 devices with adult data release" in result["words"]["income|sex"][0]
+    assert any("Only certified-channel is proved: at sigma 1" in text for text in result["words"]["income|sex"])

@@ -49,17 +49,17 @@ def study(folder: Path, *, server: float = SERVER, playing: bool = True, dealt: 
     return open_study(folder)
 
 
-def said(results: StudyResults, attribute: str = "sex") -> dict[str, str]:
-    return {one.about: one.text for one in in_words(results, "income", attribute)}
+def sentences(results: StudyResults, attribute: str = "sex") -> dict[str, str]:
+    return {sentence.about: sentence.text for sentence in in_words(results, "income", attribute)}
 
 
 def test_the_bound_that_is_told_is_the_one_for_a_server_that_knows_the_sender(tmp_path: Path) -> None:
     results = study(tmp_path)
-    told = said(results)["rate"]
-    assert "coded tells at most 0.83 bits about sex, also to a server that knows the sender" in told
-    assert "by Fano's inequality only excludes accuracies above 0.93: bits say little about accuracy." in told
-    assert "0.11" not in told
-    assert "Corollary 1" in told
+    sentence = sentences(results)["rate"]
+    assert "coded tells at most 0.83 bits about sex, also to a server that knows the sender" in sentence
+    assert "by Fano's inequality only excludes accuracies above 0.93: bits say little about accuracy." in sentence
+    assert "0.11" not in sentence
+    assert "Corollary 1" in sentence
     pairs = [[pair_of(results, "income", "sex")]]
     shown = {stated.quantity: stated.bound for stated in gather(results, pairs, ["sex"]).certificates[0][1]}
     assert shown["information (bits)"] == SERVER  # kept apart from the stranger's, which is tighter
@@ -67,20 +67,20 @@ def test_the_bound_that_is_told_is_the_one_for_a_server_that_knows_the_sender(tm
 
 
 def test_that_senders_must_say_nothing_by_themselves_is_told_where_it_is_assumed(tmp_path: Path) -> None:
-    assumed, general = (said(study(tmp_path / str(dealt), dealt=dealt))["rate"] for dealt in (True, False))
+    assumed, general = (sentences(study(tmp_path / str(dealt), dealt=dealt))["rate"] for dealt in (True, False))
     assert "a server that knows the sender (if people come to senders at random" in assumed
     assert "at random" not in general
 
 
 def test_without_a_certificate_only_corollary_1_is_spoken_of_and_elsewhere_nothing(tmp_path: Path) -> None:
-    told = said(study(tmp_path / "a"), "race")["rate"]
-    assert told.endswith("no defence included.")
-    assert "rate" not in said(study(tmp_path / "b", playing=False), "race")
-    assert "Corollary 1" in said(study(tmp_path / "c", playing=False))["rate"]
+    sentence = sentences(study(tmp_path / "a"), "race")["rate"]
+    assert sentence.endswith("no defence included.")
+    assert "rate" not in sentences(study(tmp_path / "b", playing=False), "race")
+    assert "Corollary 1" in sentences(study(tmp_path / "c", playing=False))["rate"]
 
 
 def test_a_bound_that_attackers_exceed_is_not_told_as_certified(tmp_path: Path) -> None:
     results = study(tmp_path, server=0.0)
-    told = said(results)
-    assert "certified is" not in told["rate"]
-    assert told["contradiction"].startswith("CONTRADICTION: with coded")
+    by_topic = sentences(results)
+    assert "certified is" not in by_topic["rate"]
+    assert by_topic["contradiction"].startswith("CONTRADICTION: with coded")

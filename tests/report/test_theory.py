@@ -132,11 +132,13 @@ def test_what_else_cells_say_is_told(study: Callable[..., StudyResults]) -> None
     from fedveil.report import in_words
 
     results = changed(study(**ONE), "adversarial", **PARTS)
-    said = dict(in_words(results, "income", "sex"))
-    assert said["decensoring"].startswith("De-censoring reads sex from adversarial (strength 2) at 0.90 [0.89, 0.91]")
-    assert "WORSE than the leakage on the frontier" in said["decensoring"]
-    assert "adversarial (strength 2): ε = 3.2, δ = 1e-05 in 4 updates" in said["spent"]
-    assert said["idle"].startswith("7 of 100 devices lack sex or hold one value of it")
+    sentences = dict(in_words(results, "income", "sex"))
+    assert sentences["decensoring"].startswith(
+        "De-censoring reads sex from adversarial (strength 2) at 0.90 [0.89, 0.91]"
+    )
+    assert "WORSE than the leakage on the frontier" in sentences["decensoring"]
+    assert "adversarial (strength 2): ε = 3.2, δ = 1e-05 in 4 updates" in sentences["spent"]
+    assert sentences["idle"].startswith("7 of 100 devices lack sex or hold one value of it")
     pairs = [[pair_of(results, "income", name) for name in ("sex", "race")]]
     data = gather(results, pairs, ["sex", "race"])
     index = [setting.label for setting in data.settings].index("adversarial (strength 2)")
@@ -156,8 +158,8 @@ def test_de_censoring_beyond_a_certificate_contradicts_it(study: Callable[..., S
     from fedveil.report import in_words
 
     results = changed(study(**ONE), "certified-channel", decensoring=UNDONE)
-    said = dict(in_words(results, "income", "sex"))
-    assert "de-censoring reads sex at" in said["contradiction"]
+    sentences = dict(in_words(results, "income", "sex"))
+    assert "de-censoring reads sex at" in sentences["contradiction"]
 
 
 def test_theory_is_on_the_page(chromium: Any, tmp_path: Path) -> None:

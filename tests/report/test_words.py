@@ -24,17 +24,18 @@ def figure(results, method, strength=None, what="leakage"):
 
 def test_the_figures_told_are_the_studys(study):
     results = study()
-    said = words(results)
-    assert figure(results, "none") in said["undefended"]
-    assert figure(results, "none", what="utility") in said["undefended"]
-    assert "guessing gives 0.50" in said["undefended"]
-    assert "guessing 0.75" in said["undefended"]
-    assert "100 devices with adult data" in said["undefended"]
+    sentences = words(results)
+    assert figure(results, "none") in sentences["undefended"]
+    assert figure(results, "none", what="utility") in sentences["undefended"]
+    assert "guessing gives 0.50" in sentences["undefended"]
+    assert "guessing 0.75" in sentences["undefended"]
+    assert "100 devices with adult data" in sentences["undefended"]
     assert (
-        "certified-channel (sigma 0.5) leaks least" in said["defence"] or "adversarial (strength 2)" in said["defence"]
+        "certified-channel (sigma 0.5) leaks least" in sentences["defence"]
+        or "adversarial (strength 2)" in sentences["defence"]
     )
-    assert "partial" not in said
-    assert said["caveat"].startswith(
+    assert "partial" not in sentences
+    assert sentences["caveat"].startswith(
         "Figures not marked CERTIFIED are estimates against the attackers tried (boosting,"
     )
     assert in_words(results, "income", "sex") == in_words(results, "income", "sex")
@@ -43,31 +44,31 @@ def test_the_figures_told_are_the_studys(study):
 def test_the_defence_is_chosen_on_validation_and_told_at_its_test_figure(study):
     methods = METHODS | {"better": Law((1.0, 2.0), (0.5, 0.1), (0.98, 0.5))}
     results = study(methods=methods)
-    said = words(results)["defence"]
-    assert "better (strength 1) leaks least" in said  # strength 2 leaks less and has lost its use
-    assert figure(results, "better", 1.0) in said
-    assert re.search(r"at a cost of \S+ \[\S+, \S+\] points of income accuracy", said)
+    sentence = words(results)["defence"]
+    assert "better (strength 1) leaks least" in sentence  # strength 2 leaks less and has lost its use
+    assert figure(results, "better", 1.0) in sentence
+    assert re.search(r"at a cost of \S+ \[\S+, \S+\] points of income accuracy", sentence)
 
 
 def test_nothing_beats_dropping_columns(study):
-    said = words(study())["baseline"]
-    assert said.startswith("Nothing tried here is shown to beat simply dropping columns")
-    assert "worse at the same leakage: certified-channel (by " in said
+    sentence = words(study())["baseline"]
+    assert sentence.startswith("Nothing tried here is shown to beat simply dropping columns")
+    assert "worse at the same leakage: certified-channel (by " in sentence
 
 
 def test_what_beats_dropping_columns_is_named(study):
     methods = METHODS | {"better": Law((1.0, 2.0), (0.7, 0.3), (1.5, 1.3))}
-    said = words(study(methods=methods))["baseline"]
-    assert said.startswith("At the same leakage, better (by ")
-    assert "keeps more income accuracy than dropping columns" in said
+    sentence = words(study(methods=methods))["baseline"]
+    assert sentence.startswith("At the same leakage, better (by ")
+    assert "keeps more income accuracy than dropping columns" in sentence
 
 
 def test_no_fall_is_claimed_where_none_can_be_shown(study):
     methods = {"none": METHODS["none"], "idle": Law((1.0,), (1.0,), (1.0,))}
-    said = words(study(methods=methods))
-    assert "no fall can be shown" in said["defence"]
-    assert "has no figures here to compare with" in said["baseline"]
-    assert said["certified"] == "Nothing here is proved about sex: no setting has a certificate."
+    sentences = words(study(methods=methods))
+    assert "no fall can be shown" in sentences["defence"]
+    assert "has no figures here to compare with" in sentences["baseline"]
+    assert sentences["certified"] == "Nothing here is proved about sex: no setting has a certificate."
 
 
 def test_no_defence_stays_useful(study):
@@ -76,9 +77,9 @@ def test_no_defence_stays_useful(study):
 
 
 def test_the_cotrained_adversary_is_no_evidence(study):
-    said = words(study())["cotrained"]
-    assert "adversarial (strength 0.5)" in said
-    assert said.endswith("the defence's own adversary is no evidence of privacy.")
+    sentence = words(study())["cotrained"]
+    assert "adversarial (strength 0.5)" in sentence
+    assert sentence.endswith("the defence's own adversary is no evidence of privacy.")
 
 
 def test_a_cotrained_adversary_as_good_as_others_is_not_blamed(study):
@@ -87,10 +88,12 @@ def test_a_cotrained_adversary_as_good_as_others_is_not_blamed(study):
 
 
 def test_only_certificates_are_proved(study):
-    said = words(study())
-    assert said["certified"].startswith("Only certified-channel is proved: at sigma 4, no attacker whatever can exceed")
-    assert "balanced accuracy 0.60 " in said["certified"]  # Φ(1/4) = 0.5987, rounded to the safe side
-    others = " ".join(text for about, text in said.items() if about != "certified")
+    sentences = words(study())
+    assert sentences["certified"].startswith(
+        "Only certified-channel is proved: at sigma 4, no attacker whatever can exceed"
+    )
+    assert "balanced accuracy 0.60 " in sentences["certified"]  # Φ(1/4) = 0.5987, rounded to the safe side
+    others = " ".join(text for about, text in sentences.items() if about != "certified")
     assert "proved" not in others
     assert "guarantee" not in others
 
@@ -111,12 +114,12 @@ def test_a_partial_study_says_so_first(study):
 
 def test_without_an_undefended_cell_nothing_is_said_to_be_taken_away(study):
     methods = {name: law for name, law in METHODS.items() if name != "none"}
-    said = words(study(methods=methods))
-    assert "cannot be said" in said["undefended"]
-    assert "defence" not in said
+    sentences = words(study(methods=methods))
+    assert "cannot be said" in sentences["undefended"]
+    assert "defence" not in sentences
 
 
 @pytest.mark.parametrize("unfinished", [[f"m{m}-{k}-seed{s}" for m in range(4) for k in range(3) for s in (0, 1)]])
 def test_a_study_without_a_finished_cell(study, unfinished):
     results = study(unfinished=unfinished)
-    assert [one.about for one in in_words(results, "income", "sex")] == ["partial", "undefended"]
+    assert [sentence.about for sentence in in_words(results, "income", "sex")] == ["partial", "undefended"]

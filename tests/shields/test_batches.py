@@ -49,16 +49,16 @@ class Doubling(Shield):
 
     def change_all(self, updates, contexts):
         self.sizes.append(len(updates))
-        for own in contexts:
-            if own.device in self.bad:
-                raise ValueError(f"device {own.device} has no value")
+        for context in contexts:
+            if context.device in self.bad:
+                raise ValueError(f"device {context.device} has no value")
         if self.in_place:
             updates *= 2
             return updates
         sent = 2 * updates
-        for place, own in enumerate(contexts):
-            if own.device in self.unusable:
-                sent[place, 0] = torch.inf
+        for index, context in enumerate(contexts):
+            if context.device in self.unusable:
+                sent[index, 0] = torch.inf
         return sent
 
 
@@ -73,14 +73,14 @@ def one_by_one(shield, updates):
 
 
 def same(left, right):
-    for one, other in zip(left, right, strict=True):
-        assert isinstance(one, ShieldError) == isinstance(other, ShieldError)
-        if isinstance(one, ShieldError):
-            assert str(one) == str(other)
+    for answer, other in zip(left, right, strict=True):
+        assert isinstance(answer, ShieldError) == isinstance(other, ShieldError)
+        if isinstance(answer, ShieldError):
+            assert str(answer) == str(other)
             continue
-        assert torch.equal(one[0].values, other[0].values)
-        assert one[1] == other[1]
-        assert (one[0].kind, one[0].bytes) == (other[0].kind, other[0].bytes)
+        assert torch.equal(answer[0].values, other[0].values)
+        assert answer[1] == other[1]
+        assert (answer[0].kind, answer[0].bytes) == (other[0].kind, other[0].bytes)
 
 
 SHIELDS = [
@@ -115,7 +115,7 @@ def test_all_are_one_batch_and_a_failing_device_costs_few_more():
     assert shield.sizes == [64]
     failing = Doubling(bad=(7,))
     answers = failing.apply_all(rows(64), [context(device) for device in range(64)])
-    assert [place for place, answer in enumerate(answers) if isinstance(answer, ShieldError)] == [7]
+    assert [index for index, answer in enumerate(answers) if isinstance(answer, ShieldError)] == [7]
     assert "device 7 has no value" in str(answers[7])
     assert "nothing is sent" in str(answers[7])
     assert len(failing.sizes) == 13
@@ -149,10 +149,10 @@ def test_behind_a_certificate_a_batch_knows_no_more_than_one_device():
     chain = Chain([Looking(), DPGaussian(0.1), Looking()])
     chain.apply_all(rows(3), [context(device) for device in range(3)])
     before, behind = seen[:3], seen[3:]
-    assert all("u:sex" in own.data for own in before)
-    assert all((own.data, own.model, own.policy) == ({}, {}, None) for own in behind)
-    assert [own.device for own in behind] == [0, 1, 2]
-    assert len({own.generator.initial_seed() for own in behind}) == 3
+    assert all("u:sex" in context.data for context in before)
+    assert all((context.data, context.model, context.policy) == ({}, {}, None) for context in behind)
+    assert [context.device for context in behind] == [0, 1, 2]
+    assert len({context.generator.initial_seed() for context in behind}) == 3
 
 
 def test_damage_by_rows_is_damage_of_each_row():
@@ -165,7 +165,7 @@ def test_damage_by_rows_is_damage_of_each_row():
     assert by_rows == [Damage.between(true[i : i + 1], sent[i : i + 1]) for i in range(7)]
     assert by_rows[2] == Damage(0, 0, 1, 48)
     whole = Damage.between(true.double(), sent.double())
-    assert whole.l2 == pytest.approx(sum(own.l2 for own in by_rows) / 7)
+    assert whole.l2 == pytest.approx(sum(damage.l2 for damage in by_rows) / 7)
     assert Damage.of_rows(true[:, :0], sent[:, :0], [0] * 7) == [Damage(0, 0, 1, 0)] * 7
 
 
@@ -183,15 +183,15 @@ def test_policies_reach_the_shield_one_for_all_or_one_each(monkeypatch):
             return message
 
     monkeypatch.setattr("fedveil.core.plugins.load", lambda group, name, base: Reading)
-    own = [Policy(hide={"u": level}, shield="reading") for level in (0.1, 0.2, 0.3)]
-    Federation(data, devices=3, shield=Reading(), policies=own).play(FedAvg(hidden=(2,)), 1, record=[1], shadows=2)
+    policies = [Policy(hide={"u": level}, shield="reading") for level in (0.1, 0.2, 0.3)]
+    Federation(data, devices=3, shield=Reading(), policies=policies).play(FedAvg(hidden=(2,)), 1, record=[1], shadows=2)
     assert [seen[device].hide["u"] for device in range(5)] == [0.1, 0.2, 0.3, 0.1, 0.2]
-    Federation(data, devices=3, shield=Reading(), policies=own[2]).play(FedAvg(hidden=(2,)), 1)
-    assert [seen[device] for device in range(3)] == [own[2]] * 3
+    Federation(data, devices=3, shield=Reading(), policies=policies[2]).play(FedAvg(hidden=(2,)), 1)
+    assert [seen[device] for device in range(3)] == [policies[2]] * 3
     Federation(data, devices=3, shield=Reading()).play(FedAvg(hidden=(2,)), 1)
     assert seen[0] is None
     with pytest.raises(InputError, match="2 values for 3 devices"):
-        Federation(data, devices=3, policies=own[:2])
+        Federation(data, devices=3, policies=policies[:2])
     with pytest.raises(InputError, match=r"hide.age: no such attribute; known: u"):
         Federation(data, devices=3, policies=Policy(hide={"age": 1.0}))
 
@@ -207,7 +207,7 @@ def test_noise_in_a_batch_is_the_noise_of_each_device():
 
         together = [answer[0].values for answer in shield.apply_all(updates, contexts())]
         alone = [
-            shield.apply(Message(Kind.UPDATE, updates[place : place + 1]), own)[0].values
-            for place, own in enumerate(contexts())
+            shield.apply(Message(Kind.UPDATE, updates[index : index + 1]), context)[0].values
+            for index, context in enumerate(contexts())
         ]
         assert torch.equal(torch.cat(together), torch.cat(alone))

@@ -31,16 +31,18 @@ def context(n=4):
 @pytest.mark.parametrize(("values", "priors"), [(2, (0.7, 0.3)), (3, (0.5, 0.3, 0.2)), (5, [0.2] * 5)])
 def test_the_channel_certifies_all_three_figures(values, priors):
     channel = CertifiedChannel(2.0, 1.5)
-    found = channel.certificates(values, priors)
+    certificates = channel.certificates(values, priors)
     release = channel.release
-    assert found == (
+    assert certificates == (
         release.certify_advantage(values),
         release.certify_balanced_accuracy(values),
         release.certify_accuracy(priors),
     )
-    assert [one.quantity for one in found] == ["advantage", "balanced accuracy", "accuracy"]
-    assert all(isinstance(one, Certificate) and one.direction == "upper" for one in found)
-    advantage, balanced, accuracy = (one.bound for one in found)
+    assert [certificate.quantity for certificate in certificates] == ["advantage", "balanced accuracy", "accuracy"]
+    assert all(
+        isinstance(certificate, Certificate) and certificate.direction == "upper" for certificate in certificates
+    )
+    advantage, balanced, accuracy = (certificate.bound for certificate in certificates)
     assert 0 < advantage < 1
     assert balanced == pytest.approx((1 + (values - 1) * advantage) / values)
     assert accuracy >= max(priors)

@@ -21,7 +21,7 @@ def entropy(p):
     return float(-(p[p > 0] * np.log2(p[p > 0])).sum())
 
 
-def people(n=6000, seed=0, told=True):
+def people(n=6000, seed=0, described=True):
     """A table whose columns say a lot (job), a little (age), and nothing (noise, town) about u."""
     rng = np.random.default_rng(seed)
     u = rng.integers(0, 2, n)
@@ -42,7 +42,7 @@ def people(n=6000, seed=0, told=True):
         split,
         y=Attribute("y", rng.integers(0, 2, n), ("0", "1")),
         feature_names=encoded.names,
-        columns=encoded.columns if told else (),
+        columns=encoded.columns if described else (),
         name="people",
     )
 
@@ -79,11 +79,11 @@ def test_information_agrees_with_a_naive_count(seed):
 
 def test_the_correction_keeps_columns_of_many_values_from_looking_telling():
     rng = np.random.default_rng(0)
-    found = []
+    estimates = []
     for _ in range(50):
         secret = Attribute("u", rng.integers(0, 2, 1000), ("a", "b"))
-        found.append(information_bits(np.eye(40)[rng.integers(0, 40, 1000)], secret))
-    assert abs(np.mean(found)) < 0.005  # uncorrected: 39 / 2n nats = .028 bits
+        estimates.append(information_bits(np.eye(40)[rng.integers(0, 40, 1000)], secret))
+    assert abs(np.mean(estimates)) < 0.005  # uncorrected: 39 / 2n nats = .028 bits
 
 
 def test_numbers_are_cut_at_their_quantiles():
@@ -208,9 +208,9 @@ def test_features_know_their_column_whatever_their_names():
 
 
 def test_without_the_source_s_word_names_tell_the_column():
-    told, silent = people(600), people(600, told=False)
-    assert table_columns(told) == told.columns == table_columns(silent)
-    assert DropColumns(2, "u").prepared(told, 0).ranking_ == DropColumns(2, "u").prepared(silent, 0).ranking_
+    described, silent = people(600), people(600, described=False)
+    assert table_columns(described) == described.columns == table_columns(silent)
+    assert DropColumns(2, "u").prepared(described, 0).ranking_ == DropColumns(2, "u").prepared(silent, 0).ranking_
 
 
 def test_tables_of_the_user_carry_their_columns(tmp_path):

@@ -48,12 +48,12 @@ def judged(study, number):
 def test_certificates_of_noise_are_shown_where_they_hold():
     settings = {"on input": {"place": "input"}, "on updates": {}, "as printed": {"place": "input", "clip": None}}
     methods = [
-        {"name": name, "game": "undefended", "shield": {"kind": "dp-laplace", "scale": 2, **own}}
-        for name, own in settings.items()
+        {"name": name, "game": "undefended", "shield": {"kind": "dp-laplace", "scale": 2, **changes}}
+        for name, changes in settings.items()
     ]
     study = study_of(methods=methods)
     shown = [judged(study, number)["certificates"]["u"] for number in range(3)]
-    assert [one["quantity"] for one in shown[0]] == ["advantage", "balanced accuracy", "accuracy"]
+    assert [certificate["quantity"] for certificate in shown[0]] == ["advantage", "balanced accuracy", "accuracy"]
     assert shown[0][0]["bound"] == pytest.approx((math.e - 1) / (math.e + 1))
     assert shown[1] == shown[2] == []
 
@@ -64,6 +64,6 @@ def test_a_study_of_updates_is_judged_by_the_attacker_on_updates():
         federation={"devices": 20, "rounds": 2, "partition": {"kind": "dirichlet", "alpha": 0.3, "by": "u"}},
         attacks={"view": "updates", "panel": ["updates"], "rounds": [1, 2], "shadows": 30, "draws": 100},
     )
-    found = judged(study, 0)
-    assert found["leakage"]["u"]["attackers"][0]["name"] == "updates"
-    assert found["leakage"]["u"]["groups"] == 20
+    figures = judged(study, 0)
+    assert figures["leakage"]["u"]["attackers"][0]["name"] == "updates"
+    assert figures["leakage"]["u"]["groups"] == 20

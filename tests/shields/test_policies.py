@@ -32,8 +32,8 @@ def test_what_the_default_shows_does_not_depend_on_the_true_value_and_is_read_le
     x, y = torch.from_numpy(data.x), torch.from_numpy(data.y.codes)
     sent = []
     for u in (0, 1):
-        own = {"x": x, "y": y, "u:u": torch.full((len(x),), u)}
-        context = Context(0, 0, torch.Generator().manual_seed(0), data=own)
+        device_data = {"x": x, "y": y, "u:u": torch.full((len(x),), u)}
+        context = Context(0, 0, torch.Generator().manual_seed(0), data=device_data)
         sent.append(ready.apply(Message(Kind.INPUT, x), context)[0].values)
     assert torch.equal(*sent)
     assert not torch.equal(sent[0], x)

@@ -18,7 +18,7 @@ from fedveil.updates.gradients import network_segments, per_sample_gradients
 SHAPES = {"adult": (9,), "lfw": (1, 24, 24), "audiomnist": (1, 96, 96), "celeba": (3, 16, 16), "lenet": (1, 8, 8)}
 
 
-def made(name="lfw", n=3, seed=0):
+def model_and_records(name="lfw", n=3, seed=0):
     model = network(name, SHAPES[name], torch_generator(seed, "weights"))
     x = torch.rand(n, *SHAPES[name], generator=torch_generator(seed, "x"))
     y = torch.randint(2, (n,), generator=torch_generator(seed, "y"))
@@ -43,14 +43,14 @@ def slow_norms(defended, x):
     """One backward pass per feature and record."""
     rows = []
     for record in x:
-        own = record[None].clone().requires_grad_()
-        r = defended.features(own)[0]
-        rows.append([float(torch.autograd.grad(one, own, retain_graph=True)[0].norm()) for one in r])
+        inputs = record[None].clone().requires_grad_()
+        r = defended.features(inputs)[0]
+        rows.append([float(torch.autograd.grad(feature, inputs, retain_graph=True)[0].norm()) for feature in r])
     return torch.tensor(rows)
 
 
 def defended_of(name, layer="last", n=3):
-    model, x, y = made(name, n)
+    model, x, y = model_and_records(name, n)
     samples = Samples(model, loss_of(name), x, y)
     return Defended.of(samples, network_segments(model), layer), samples
 
@@ -85,9 +85,9 @@ def test_the_estimate_is_unbiased_and_its_error_falls_as_said():
     for probes in (16, 256):
         generator = torch_generator(7, probes)
         directions = (signs(samples.x.shape, generator, samples.x) for _ in range(probes))
-        _, found = estimated_norms(defended.features, samples.x, directions)
-        assert (found[~live] == 0).all()
-        squares = (found / exact).square()[live] - 1
+        _, estimates = estimated_norms(defended.features, samples.x, directions)
+        assert (estimates[~live] == 0).all()
+        squares = (estimates / exact).square()[live] - 1
         assert abs(float(squares.mean())) < 4 * math.sqrt(2 / probes) / math.sqrt(4)  # features share directions
         errors[probes] = float(squares.square().mean().sqrt())
         assert errors[probes] < 1.3 * math.sqrt(2 / probes)
@@ -96,7 +96,7 @@ def test_the_estimate_is_unbiased_and_its_error_falls_as_said():
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.3, 0.5, 1.0])
 def test_one_records_columns_with_the_largest_ratios_are_zero(p):
-    model, x, y = made("lfw", 1)
+    model, x, y = model_and_records("lfw", 1)
     row = per_sample_gradients(model, cross_entropy, x, y)[0].detach()
     context = context_of(model, cross_entropy, x, y)
     sent, damage = sent_by(Soteria(p), row, context)
@@ -127,7 +127,7 @@ def test_dead_features_are_never_chosen_and_constant_ones_come_first():
 
 
 def test_norms_are_reckoned_only_where_some_live_features_stay(monkeypatch):
-    model, x, y = made("lfw", 3)
+    model, x, y = model_and_records("lfw", 3)
     rows = per_sample_gradients(model, cross_entropy, x, y).detach()
     live = (Defended.of(Samples(model, cross_entropy, x, y), network_segments(model), "last").features(x) != 0).sum(
         dim=1
@@ -156,7 +156,7 @@ def test_of_equal_ratios_the_earlier_is_chosen():
 @pytest.mark.parametrize("step", [1.0, -0.05])
 @pytest.mark.parametrize("name", ["lfw", "adult", "audiomnist"])
 def test_a_device_sends_the_mean_of_its_records_masked_gradients(name, step):
-    model, x, y = made(name, 4)
+    model, x, y = model_and_records(name, 4)
     loss = loss_of(name)
     rows = per_sample_gradients(model, loss, x, y).detach()
     shield = Soteria(0.4)
@@ -168,29 +168,29 @@ def test_a_device_sends_the_mean_of_its_records_masked_gradients(name, step):
 
 @pytest.mark.parametrize("probes", [None, 8])
 def test_many_devices_are_one_batch_and_one_that_fails_is_alone(probes):
-    model, x, y = made("lfw", 6)
+    model, x, y = model_and_records("lfw", 6)
     rows = per_sample_gradients(model, cross_entropy, x, y).detach()
     rows = torch.stack([rows[0], rows[1:4].mean(dim=0), rows[4], rows[5]])
     parts = [slice(0, 1), slice(1, 4), slice(4, 5), slice(5, 6)]
     shield = Soteria(0.2, probes=probes)
 
     def contexts():
-        return [context_of(model, cross_entropy, x[own], y[own], device=i) for i, own in enumerate(parts)]
+        return [context_of(model, cross_entropy, x[rows], y[rows], device=i) for i, rows in enumerate(parts)]
 
-    alone = [sent_by(shield, row, own)[0] for row, own in zip(rows, contexts(), strict=True)]
+    alone = [sent_by(shield, row, context)[0] for row, context in zip(rows, contexts(), strict=True)]
     together = shield.apply_all(rows, contexts())
     broken = contexts()
     broken[2] = Context(2, 1, torch_generator(0), segments=broken[2].segments)
     without = shield.apply_all(rows, broken)
     assert isinstance(without[2], ShieldError)
-    for place, row in enumerate(alone):
-        torch.testing.assert_close(together[place][0].values[0], row, rtol=1e-4, atol=1e-7)
-        if place != 2:
-            torch.testing.assert_close(without[place][0].values[0], row, rtol=1e-4, atol=1e-7)
+    for index, row in enumerate(alone):
+        torch.testing.assert_close(together[index][0].values[0], row, rtol=1e-4, atol=1e-7)
+        if index != 2:
+            torch.testing.assert_close(without[index][0].values[0], row, rtol=1e-4, atol=1e-7)
 
 
 def test_several_steps_of_one_record_are_masked_and_of_several_records_refused():
-    model, x, y = made("lfw", 2)
+    model, x, y = model_and_records("lfw", 2)
     delta = torch.randn(sum(p.numel() for p in model.parameters()), generator=torch_generator(3))
     sent, _ = sent_by(Soteria(1.0), delta, context_of(model, cross_entropy, x[:1], y[:1], step=None))
     segment = network_segments(model)[-2]
@@ -205,7 +205,7 @@ def test_several_steps_of_one_record_are_masked_and_of_several_records_refused()
 
 
 def test_a_zero_update_passes_unharmed():
-    model, x, y = made("lfw", 1)
+    model, x, y = model_and_records("lfw", 1)
     zero = torch.zeros(sum(p.numel() for p in model.parameters()))
     sent, damage = sent_by(Soteria(0.9), zero, context_of(model, cross_entropy, x, y))
     assert torch.equal(sent, zero)
@@ -225,7 +225,7 @@ def test_bad_probes_are_refused(probes):
 
 
 def test_without_what_it_needs_nothing_is_sent():
-    model, x, y = made("lfw", 1)
+    model, x, y = model_and_records("lfw", 1)
     row = per_sample_gradients(model, cross_entropy, x, y)[0].detach()
     good = context_of(model, cross_entropy, x, y)
     with pytest.raises(ShieldError, match="needs the records behind an update"):
@@ -248,7 +248,7 @@ def test_without_what_it_needs_nothing_is_sent():
 
 
 def test_behind_a_certificate_there_are_no_records():
-    model, x, y = made("lfw", 1)
+    model, x, y = model_and_records("lfw", 1)
     row = per_sample_gradients(model, cross_entropy, x, y)[0].detach()
     with pytest.raises(ShieldError, match="before any shield that certifies"):
         sent_by(Chain([DPGaussian(0.1), Soteria()]), row, context_of(model, cross_entropy, x, y))

@@ -40,10 +40,10 @@ def test_every_tensor_keeps_its_own_largest(shapes, p, count):
     sent, damage = apply(Sparsify(p, "layer"), rows, segments)
     kept = 0
     for segment in segments:
-        own, left = rows[:, segment.start : segment.stop], sent[:, segment.start : segment.stop]
-        number = max(1, math.ceil(round((1 - p) * own.shape[1], 9)))
-        threshold = own.abs().sort(dim=1).values[:, -number, None]
-        assert torch.equal(left, torch.where(own.abs() >= threshold, own, 0.0))
+        original, left = rows[:, segment.start : segment.stop], sent[:, segment.start : segment.stop]
+        number = max(1, math.ceil(round((1 - p) * original.shape[1], 9)))
+        threshold = original.abs().sort(dim=1).values[:, -number, None]
+        assert torch.equal(left, torch.where(original.abs() >= threshold, original, 0.0))
         kept += number
     assert damage.bytes == min(rows.numel() * 4, count * kept * 8)
 

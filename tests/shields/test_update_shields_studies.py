@@ -19,19 +19,19 @@ def study_with(shield, **varied):
 
 
 @pytest.mark.parametrize(
-    ("settings", "varied", "made"),
+    ("settings", "varied", "shield_class"),
     [
         ({"kind": "sparsify", "over": "layer"}, {"varies": "shield.p", "strengths": [0.5, 0.9]}, Sparsify),
         ({"kind": "quantise", "over": "layer"}, {"varies": "shield.bits", "strengths": [8, 2]}, Quantise),
     ],
 )
-def test_a_study_varies_them(settings, varied, made):
+def test_a_study_varies_them(settings, varied, shield_class):
     study = study_with(settings, **varied)
     checked(study)
     method, sent = study.methods[0], []
     for strength in method.points:
         run = begin(make_federation(study, method, strength, 0, load_data(study, 0)), make_game(method, strength))
-        assert isinstance(run.shield, made)
+        assert isinstance(run.shield, shield_class)
         assert run.shield.over == "layer"
         run.play(1)
         assert run.history[0].silent == 0

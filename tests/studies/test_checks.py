@@ -29,7 +29,7 @@ def data(**options: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"data": data(n="many")}, r"data\.options\.n: 'many' is not allowed"),
         ({"data": data(seed=3)}, r"data\.options\.seed: is not allowed here"),
@@ -52,8 +52,8 @@ def data(**options: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_faults_are_told_before_anything_runs(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_faults_are_told_before_anything_runs(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         checked(study(**changed))
 
 
@@ -67,13 +67,15 @@ def test_the_baseline_is_there_whatever_the_observer_sees(tmp_path: Path, furthe
 
 
 def test_a_baseline_of_ones_own_takes_the_place_of_ours_and_another_name_does_not() -> None:
-    own = {
+    baseline = {
         "game": "raw",
         "shield": {"kind": "drop-columns", "attribute": "u"},
         "varies": "shield.columns",
         "strengths": [2],
     }
-    names = [[m.name for m in checked(study(methods=[{"name": n, **own}])).methods] for n in ("drop-columns", "fewer")]
+    names = [
+        [m.name for m in checked(study(methods=[{"name": n, **baseline}])).methods] for n in ("drop-columns", "fewer")
+    ]
     assert names == [["drop-columns"], ["fewer", "drop-columns"]]
 
 
@@ -82,9 +84,9 @@ def test_another_order_of_seeds_is_the_same_study_and_other_records_are_not(tmp_
     store.open(checked(study(seeds=[0])), "")
     assert store.check(checked(study(seeds=[1, 0]))) == []
     assert store.check(checked(study(seeds=[2]))) == []
-    known = tmp_path / "study.json"
+    study_file = tmp_path / "study.json"
     digest = checked(study(seeds=[0])).digest
-    known.write_text(known.read_text().replace(digest, "0" * len(digest)))
+    study_file.write_text(study_file.read_text().replace(digest, "0" * len(digest)))
     with pytest.raises(InputError, match="the data's records are others"):
         store.check(checked(study(seeds=[1, 0])))
 
@@ -107,8 +109,8 @@ def test_a_strength_that_cannot_be_computed_is_told_by_tune_and_the_exit_code(
     )
     assert done.returncode == 1
     assert "adversarial: could not be computed at strength 1: it broke" in done.stderr
-    (found,) = last_json(done)["methods"]
-    assert (found["status"], found["strength"]) == ("reached", 4.0)
+    (method,) = last_json(done)["methods"]
+    assert (method["status"], method["strength"]) == ("reached", 4.0)
 
 
 def test_shields_are_prepared_on_training_records_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,10 +41,10 @@ def test_it_stands_beside_the_panel_and_never_in_its_place(write_study: Callable
     apart = [rows[name]["leakage"]["balanced_accuracy"]["estimate"] for name in ("decensoring", "decensoring-control")]
     assert gain == pytest.approx(apart[0] - apart[1])
     table = pd.read_csv(tmp_path / "out" / "results.csv")
-    own = table[table["method"] == "none"].set_index("attacker")
-    assert own.loc["decensoring", "attacker_name"] == "de-censoring"
-    assert own.loc["decensoring", "leakage_balanced_accuracy"] == pytest.approx(apart[0])
-    assert not own.loc["decensoring", "chosen_on_validation"]
+    undefended = table[table["method"] == "none"].set_index("attacker")
+    assert undefended.loc["decensoring", "attacker_name"] == "de-censoring"
+    assert undefended.loc["decensoring", "leakage_balanced_accuracy"] == pytest.approx(apart[0])
+    assert not undefended.loc["decensoring", "chosen_on_validation"]
     assert (
         results.frontier().points[0].leakage.estimate == rows["retrained"]["leakage"]["balanced_accuracy"]["estimate"]
     )
@@ -76,15 +76,17 @@ def row(attacker: str, read: float, gain: float = 0.0, strength: float = 1.0) ->
 
 def test_what_it_reads_beyond_the_panel_is_said_plainly() -> None:
     worse = [row("retrained", 0.6), row("decensoring", 0.7, 0.05)]
-    said = notes(worse)["decensoring"]
-    assert said.startswith("De-censoring reads u from m at 1 at 0.70 [0.68, 0.72], the panel's strongest attacker (boo")
-    assert "WORSE than the leakage on the frontier" in said
-    assert "so undoing the censoring itself helps" in said
+    sentence = notes(worse)["decensoring"]
+    assert sentence.startswith(
+        "De-censoring reads u from m at 1 at 0.70 [0.68, 0.72], the panel's strongest attacker (boo"
+    )
+    assert "WORSE than the leakage on the frontier" in sentence
+    assert "so undoing the censoring itself helps" in sentence
     better = [row("retrained", 0.7, strength=2), row("decensoring", 0.6, 0.01, strength=2)]
-    assert "likewise" not in said
+    assert "likewise" not in sentence
     assert "in no setting does de-censoring read more" in notes(better)["decensoring"]
     assert "there: no gain is shown" in notes(better)["decensoring"]
-    assert notes(worse + better)["decensoring"] == said
+    assert notes(worse + better)["decensoring"] == sentence
     both = [*worse, row("retrained", 0.6, strength=2), row("decensoring", 0.61, strength=2)]
     assert "(likewise in 1 more)" in notes(both)["decensoring"]
     control = [*better, row("decensoring-control", 0.75, strength=2)]

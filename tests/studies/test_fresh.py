@@ -29,7 +29,9 @@ def test_every_attacker_is_also_tried_on_fresh_people(write_study: Callable[...,
         assert sorted(names) == ["logistic", "logistic (fresh people)"]
         reads = [attacker.balanced_accuracy.estimate for attacker in judged.attackers]
         assert reads[0] == max(reads) == pytest.approx(float(cell.draws["leakage/u"][0]))
-        (panel,) = [one.validation_balanced_accuracy for one in judged.attackers if one.name == "logistic"]
+        (panel,) = [
+            attacker.validation_balanced_accuracy for attacker in judged.attackers if attacker.name == "logistic"
+        ]
         # Of validation people, whichever attacker counts.
         assert cell.result.strongest("u").validation_balanced_accuracy == panel
         assert judged.confidence == 0.975
@@ -39,14 +41,14 @@ def test_every_attacker_is_also_tried_on_fresh_people(write_study: Callable[...,
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("attacks", {**ASKED, "view": "updates", "rounds": [1], "shadows": 3}, "attacks.fresh: it is about people"),
         ("data.options", {"n": 60, "prior": 0.9}, "attacks.fresh: fresh attackers: "),
     ],
 )
-def test_what_cannot_be_halved_is_refused_before_anything_is_trained(key: str, value: Any, said: str) -> None:
+def test_what_cannot_be_halved_is_refused_before_anything_is_trained(key: str, value: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         checked(make_study(changed({**TINY, "attacks": ASKED}, key, value)))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)

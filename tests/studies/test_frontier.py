@@ -60,13 +60,13 @@ def swept(pairs, chance, prior):
 @given(POINTS)
 def test_the_front_is_what_the_definition_says(pairs):
     u, v = np.array(pairs).T
-    expected = [not any(dominates(other, one) for other in pairs) for one in pairs]
+    expected = [not any(dominates(other, pair) for other in pairs) for pair in pairs]
     assert undominated(u, v).tolist() == expected
     on_test = {(x, y) for (x, y), stays in zip(pairs, expected, strict=True) if stays}
     steps = staircase(pairs)
-    found = list(zip(steps.best[steps.steps].tolist(), steps.leakage[steps.steps].tolist(), strict=True))
-    assert len(found) == len(on_test)
-    assert set(found) == on_test
+    front = list(zip(steps.best[steps.steps].tolist(), steps.leakage[steps.steps].tolist(), strict=True))
+    assert len(front) == len(on_test)
+    assert set(front) == on_test
 
 
 def test_the_front_is_chosen_on_validation_and_ordered_by_test_leakage():
@@ -80,12 +80,12 @@ def test_the_front_is_chosen_on_validation_and_ordered_by_test_leakage():
 
 
 def test_without_validation_figures_there_is_no_front_and_no_curve():
-    found = frontier(point("drop-columns", 0.8, 0.6), *curve("blind", [(0.9, 0.6)], seen=(np.nan, np.nan)))
-    assert found.front == (0,)
-    assert found.utility_at("blind", 0.7) is None
-    assert np.isnan(found.hypervolumes["blind"].estimate)
-    assert found.against("blind").reason == "blind has no validation figures"
-    assert found.as_dict()["hypervolumes"]["blind"] is None
+    result = frontier(point("drop-columns", 0.8, 0.6), *curve("blind", [(0.9, 0.6)], seen=(np.nan, np.nan)))
+    assert result.front == (0,)
+    assert result.utility_at("blind", 0.7) is None
+    assert np.isnan(result.hypervolumes["blind"].estimate)
+    assert result.against("blind").reason == "blind has no validation figures"
+    assert result.as_dict()["hypervolumes"]["blind"] is None
     none = frontier()
     assert none.in_words() == ["No point has validation figures, so there is no front."]
     assert none.as_dict()["selection_cost"] == {"utility": None, "leakage": None}
@@ -96,10 +96,10 @@ def test_without_validation_figures_there_is_no_front_and_no_curve():
 
 @given(POINTS, st.sampled_from([0.2, 0.25, 0.5]), st.sampled_from([0.0, 0.3, 0.75]))
 def test_the_area_is_that_of_a_sweep(pairs, chance, prior):
-    found = float(staircase(pairs).area(chance, prior)[0])
-    assert found == pytest.approx(swept(pairs, chance, prior), abs=1e-12)
-    assert -1e-12 <= found <= 1 + 1e-12
-    assert found <= float(staircase([*pairs, (0.9, 0.3)]).area(chance, prior)[0]) + 1e-12
+    area = float(staircase(pairs).area(chance, prior)[0])
+    assert area == pytest.approx(swept(pairs, chance, prior), abs=1e-12)
+    assert -1e-12 <= area <= 1 + 1e-12
+    assert area <= float(staircase([*pairs, (0.9, 0.3)]).area(chance, prior)[0]) + 1e-12
 
 
 def test_the_area_is_that_of_darts():
@@ -128,9 +128,9 @@ def test_all_together_dominate_what_each_does(mine, others, seed):
         for name, pairs in (("a", mine), ("b", others))
         for u, v in pairs
     ]
-    found = frontier(*points)
-    for area in found.hypervolumes.values():
-        assert area.estimate <= found.hypervolume.estimate + 1e-12
+    result = frontier(*points)
+    for area in result.hypervolumes.values():
+        assert area.estimate <= result.hypervolume.estimate + 1e-12
 
 
 def test_each_draw_has_its_own_staircase():
@@ -151,7 +151,7 @@ def test_choosing_on_validation_flatters_less_than_choosing_on_the_test_but_stil
         test, seen = 0.75 + 0.03 * rng.normal(size=(2, 30, 2))
         chosen.append(frontier(*(point("a", *t, seen=tuple(s)) for t, s in zip(test, seen, strict=True))))
         best.append(staircase(test).area(0.5, 0.5)[0])
-    honest = np.mean([one.hypervolume.estimate for one in chosen])
+    honest = np.mean([result.hypervolume.estimate for result in chosen])
     assert truth + 0.02 < honest < np.mean(best) - 0.02
 
 
@@ -159,26 +159,26 @@ def test_choosing_on_validation_flatters_less_than_choosing_on_the_test_but_stil
 
 
 def test_between_two_strengths_utility_is_interpolated_and_beyond_them_it_is_not():
-    found = frontier(*curve("a", [(0.7, 0.6), (0.8, 0.7), (0.75, 0.72), (0.9, 0.9)]))
-    assert found.utility_at("a", 0.65).estimate == pytest.approx(0.75)
-    assert found.utility_at("a", 0.8).estimate == pytest.approx(0.85)  # the dominated point is passed over
-    assert found.utility_at("a", 0.6).estimate == pytest.approx(0.7)
-    assert found.utility_at("a", 0.99).estimate == pytest.approx(0.9)
-    assert found.utility_at("a", 0.59) is None
+    result = frontier(*curve("a", [(0.7, 0.6), (0.8, 0.7), (0.75, 0.72), (0.9, 0.9)]))
+    assert result.utility_at("a", 0.65).estimate == pytest.approx(0.75)
+    assert result.utility_at("a", 0.8).estimate == pytest.approx(0.85)  # the dominated point is passed over
+    assert result.utility_at("a", 0.6).estimate == pytest.approx(0.7)
+    assert result.utility_at("a", 0.99).estimate == pytest.approx(0.9)
+    assert result.utility_at("a", 0.59) is None
     with pytest.raises(InputError, match="no method 'b'"):
-        found.utility_at("b", 0.6)
+        result.utility_at("b", 0.6)
 
 
 @given(POINTS)
 def test_the_curve_is_monotone_and_lies_between_its_neighbours(pairs):
     levels = np.linspace(0, 1, 73)[None]
-    found = staircase(pairs).at(levels)[0]
+    utilities = staircase(pairs).at(levels)[0]
     front = sorted({(v, u) for u, v in pairs if not any(dominates(other, (u, v)) for other in pairs)})
     expected = np.interp(levels[0], *np.array(front).T, left=np.nan)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    known = found[np.isfinite(found)]
-    assert (np.diff(known) >= -1e-12).all()
-    for level, utility in zip(levels[0], found, strict=True):
+    np.testing.assert_allclose(utilities, expected, atol=1e-12)
+    finite = utilities[np.isfinite(utilities)]
+    assert (np.diff(finite) >= -1e-12).all()
+    for level, utility in zip(levels[0], utilities, strict=True):
         reached = [u for u, v in pairs if v <= level]
         assert np.isnan(utility) == (not reached)
         if reached:
@@ -205,22 +205,24 @@ def test_time_sharing_is_linear_in_the_coin_for_the_best_attacker(classes, symbo
     def best(channel):  # P(release | value): the best balanced accuracy guesses the likeliest value of each release
         return channel.max(axis=0).sum() / classes
 
-    one, other = rng.dirichlet(np.ones(symbols), size=(2, classes))
-    seen = np.concatenate([share * one, (1 - share) * other], axis=1)  # coin and release together
-    assert best(seen) == pytest.approx(share * best(one) + (1 - share) * best(other))
-    assert best(share * one + (1 - share) * other) <= best(seen) + 1e-12  # the coin unseen
+    first, second = rng.dirichlet(np.ones(symbols), size=(2, classes))
+    seen = np.concatenate([share * first, (1 - share) * second], axis=1)  # coin and release together
+    assert best(seen) == pytest.approx(share * best(first) + (1 - share) * best(second))
+    assert best(share * first + (1 - share) * second) <= best(seen) + 1e-12  # the coin unseen
 
 
 def test_draws_that_do_not_reach_the_level_are_dropped_and_too_many_leave_no_interval():
     low = np.where(np.arange(100) < 40, 0.75, 0.6)
     few = frontier(point("a", 0.8, 0.6, draws=(np.linspace(0.7, 0.9, 100), low)))
-    found = few.utility_at("a", 0.7)
+    interval = few.utility_at("a", 0.7)
     kept = np.linspace(0.7, 0.9, 100)[40:]
-    assert (found.low, found.high) == pytest.approx((min(0.8, np.quantile(kept, 0.025)), np.quantile(kept, 0.975)))
+    assert (interval.low, interval.high) == pytest.approx(
+        (min(0.8, np.quantile(kept, 0.025)), np.quantile(kept, 0.975))
+    )
     many = frontier(point("a", 0.8, 0.6, draws=(np.full(100, 0.8), np.where(np.arange(100) < 60, 0.75, 0.6))))
-    found = many.utility_at("a", 0.65)
-    assert found.estimate == 0.8
-    assert np.isnan([found.low, found.high]).all()
+    interval = many.utility_at("a", 0.65)
+    assert interval.estimate == 0.8
+    assert np.isnan([interval.low, interval.high]).all()
     assert many.as_dict()["utility_at"]["methods"]["a"][2] == {"estimate": 0.8, "low": None, "high": None}
 
 
@@ -230,36 +232,38 @@ BASE = [(0.7, 0.6), (0.8, 0.7), (0.85, 0.8)]
 
 
 def test_the_difference_is_averaged_where_both_curves_run():
-    found = frontier(*curve("drop-columns", BASE), *curve("a", [(0.76, 0.65), (0.86, 0.75)])).against("a")
+    comparison = frontier(*curve("drop-columns", BASE), *curve("a", [(0.76, 0.65), (0.86, 0.75)])).against("a")
     # at leakage 0.65 0.76 − 0.75, at 0.70 0.81 − 0.80, at 0.75 0.86 − 0.825, straight lines between
-    assert found.verdict == "beats"
-    assert found.leakages == pytest.approx((0.65, 0.75))
-    assert found.difference.estimate == pytest.approx((0.01 + (0.01 + 0.035) / 2) / 2, abs=1e-4)
-    assert found.largest == pytest.approx((0.035, 0.75))
-    assert found.smallest[0] == pytest.approx(0.01)
-    assert found.in_words().startswith("a beats drop-columns at matched leakage: the difference in utility is 0.01")
+    assert comparison.verdict == "beats"
+    assert comparison.leakages == pytest.approx((0.65, 0.75))
+    assert comparison.difference.estimate == pytest.approx((0.01 + (0.01 + 0.035) / 2) / 2, abs=1e-4)
+    assert comparison.largest == pytest.approx((0.035, 0.75))
+    assert comparison.smallest[0] == pytest.approx(0.01)
+    assert comparison.in_words().startswith(
+        "a beats drop-columns at matched leakage: the difference in utility is 0.01"
+    )
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(0.05, "beats"), (-0.05, "does not beat"), (0.0, "undecided")])
 def test_verdicts_are_paired(shift, verdict):
     # Both curves swing together from draw to draw by far more than they differ.
     rng = np.random.default_rng(4)
-    swing, own = 0.1 * rng.normal(size=200), 0.005 * rng.normal(size=200)
+    swing, noise = 0.1 * rng.normal(size=200), 0.005 * rng.normal(size=200)
     base = [point("drop-columns", u, v, draws=(u + swing, np.full(200, v))) for u, v in BASE]
-    mine = [point("a", u + shift, v, draws=(u + shift + swing + own, np.full(200, v))) for u, v in BASE]
-    found = frontier(*base, *mine).against("a")
-    assert found.verdict == verdict
-    assert found.difference.estimate == pytest.approx(shift)
-    assert found.difference.high - found.difference.low < 0.03
+    mine = [point("a", u + shift, v, draws=(u + shift + swing + noise, np.full(200, v))) for u, v in BASE]
+    comparison = frontier(*base, *mine).against("a")
+    assert comparison.verdict == verdict
+    assert comparison.difference.estimate == pytest.approx(shift)
+    assert comparison.difference.high - comparison.difference.low < 0.03
     mirrored = frontier(*base, *mine).against("drop-columns", "a").difference
-    assert (mirrored.low, mirrored.high) == pytest.approx((-found.difference.high, -found.difference.low))
+    assert (mirrored.low, mirrored.high) == pytest.approx((-comparison.difference.high, -comparison.difference.low))
 
 
 def test_one_point_is_compared_at_its_own_leakage():
-    found = frontier(*curve("drop-columns", BASE), point("a", 0.7, 0.75)).against("a")
-    assert found.leakages == (0.75, 0.75)
-    assert found.difference.estimate == pytest.approx(0.7 - 0.825)
-    assert "at leakage 0.750" in found.in_words()
+    comparison = frontier(*curve("drop-columns", BASE), point("a", 0.7, 0.75)).against("a")
+    assert comparison.leakages == (0.75, 0.75)
+    assert comparison.difference.estimate == pytest.approx(0.7 - 0.825)
+    assert "at leakage 0.750" in comparison.in_words()
 
 
 def test_curves_apart_are_compared_only_where_less_leakage_goes_with_more_utility():
@@ -273,8 +277,8 @@ def test_curves_apart_are_compared_only_where_less_leakage_goes_with_more_utilit
 
 
 def test_an_absent_baseline_is_said_to_be_absent():
-    found = frontier(*curve("a", BASE))
-    assert found.against("a").as_dict() == {
+    result = frontier(*curve("a", BASE))
+    assert result.against("a").as_dict() == {
         "method": "a",
         "baseline": "drop-columns",
         "verdict": "not comparable",
@@ -284,13 +288,13 @@ def test_an_absent_baseline_is_said_to_be_absent():
         "largest": None,
         "smallest": None,
     }
-    assert "a and drop-columns are not comparable: drop-columns has no points." in found.in_words()
+    assert "a and drop-columns are not comparable: drop-columns has no points." in result.in_words()
 
 
 def test_intervals_cover_the_truth_about_as_often_as_they_say():
     rng = np.random.default_rng(5)
     truth = {"drop-columns": BASE, "a": [(0.72, 0.6), (0.83, 0.7), (0.88, 0.8)]}
-    exact = frontier(*(one for name, pairs in truth.items() for one in curve(name, pairs)))
+    exact = frontier(*(curve_point for name, pairs in truth.items() for curve_point in curve(name, pairs)))
     targets = (
         exact.hypervolumes["a"].estimate,
         exact.utility_at("a", 0.73).estimate,
@@ -305,8 +309,8 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
                 u, v = np.array(pair) + noise * rng.normal(size=2)
                 draws = (u + noise * rng.normal(size=200), v + noise * rng.normal(size=200))
                 points.append(point(name, u, v, seen=pair, draws=draws))
-        found = frontier(*points)
-        figures = (found.hypervolumes["a"], found.utility_at("a", 0.73), found.against("a").difference)
+        result = frontier(*points)
+        figures = (result.hypervolumes["a"], result.utility_at("a", 0.73), result.against("a").difference)
         covered += [figure.low <= target <= figure.high for figure, target in zip(figures, targets, strict=True)]
     assert ((covered / repetitions > 0.89) & (covered / repetitions < 0.985)).all(), covered / repetitions
 
@@ -316,14 +320,14 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
 
 def test_the_cost_of_selection_is_validation_against_test_on_the_front():
     draws = (np.linspace(0.74, 0.76, 101), np.linspace(0.69, 0.71, 101))
-    found = frontier(
+    cost = frontier(
         point("a", 0.75, 0.7, seen=(0.8, 0.65), draws=draws),
         point("a", 0.85, 0.8, seen=(0.85, 0.81), draws=(draws[0] + 0.1, draws[1] + 0.1)),
         point("a", 0.2, 0.9, seen=(0.1, 0.95), draws=draws),
     ).selection_cost
-    assert found["utility"].estimate == pytest.approx((0.05 + 0.0) / 2)
-    assert found["leakage"].estimate == pytest.approx((0.05 - 0.01) / 2)
-    assert (found["utility"].low, found["utility"].high) == pytest.approx((0.025 - 0.0095, 0.025 + 0.0095))
+    assert cost["utility"].estimate == pytest.approx((0.05 + 0.0) / 2)
+    assert cost["leakage"].estimate == pytest.approx((0.05 - 0.01) / 2)
+    assert (cost["utility"].low, cost["utility"].high) == pytest.approx((0.025 - 0.0095, 0.025 + 0.0095))
 
 
 def noisy(methods, each, draws, seed=0):
@@ -337,14 +341,14 @@ def noisy(methods, each, draws, seed=0):
 
 def test_json_survives_a_round_trip_and_knows_no_nan():
     points = [*noisy(["drop-columns", "a", "b"], 5, 20), *curve("blind", [(0.9, 0.6)], seen=(np.nan, 0.5))]
-    found = frontier(*points)
-    told = found.as_dict()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert [one["on_front"] for one in told["points"]] == [i in found.front for i in range(len(points))]
-    assert told["points"][-1]["validation_utility"] is None
-    assert told["utility_at"]["leakages"] == [0.55, 0.6, 0.65, 0.7, 0.75, 0.8]
-    assert set(told["comparisons"]) == {"a", "b", "blind"}
-    assert told["floor"] == FLOOR.as_dict()
+    result = frontier(*points)
+    document = result.as_dict()
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert [entry["on_front"] for entry in document["points"]] == [i in result.front for i in range(len(points))]
+    assert document["points"][-1]["validation_utility"] is None
+    assert document["utility_at"]["leakages"] == [0.55, 0.6, 0.65, 0.7, 0.75, 0.8]
+    assert set(document["comparisons"]) == {"a", "b", "blind"}
+    assert document["floor"] == FLOOR.as_dict()
     assert frontier(*points, floor=None).as_dict()["floor"] is None
     four = frontier(*points, chance=0.25).as_dict()["utility_at"]["leakages"]
     assert all(0.25 < level < 1 for level in four)
@@ -352,8 +356,8 @@ def test_json_survives_a_round_trip_and_knows_no_nan():
 
 def test_words_say_what_was_found():
     base = curve("drop-columns", [(0.8, 0.6), (0.85, 0.8)])
-    found = frontier(*base, *curve("a", [(0.7, 0.6), (0.9, 0.75)])).in_words()
-    assert found == [
+    sentences = frontier(*base, *curve("a", [(0.7, 0.6), (0.9, 0.75)])).in_words()
+    assert sentences == [
         "On the front, chosen on validation: drop-columns (1 of 2 points), a (1 of 2 points).",
         "a does not beat drop-columns at matched leakage: the difference in utility is -0.019 [-0.019, -0.019], "
         "averaged over leakages 0.600 to 0.750.",
@@ -376,5 +380,5 @@ def test_what_does_not_fit_is_refused():
 
 
 def test_without_draws_there_are_figures_without_intervals():
-    found = frontier(point("a", 0.75, 0.75, draws=(np.empty(0), np.empty(0))))
-    assert found.as_dict()["hypervolume"] == {"estimate": 0.25, "low": None, "high": None}
+    result = frontier(point("a", 0.75, 0.75, draws=(np.empty(0), np.empty(0))))
+    assert result.as_dict()["hypervolume"] == {"estimate": 0.25, "low": None, "high": None}

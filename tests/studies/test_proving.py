@@ -75,9 +75,9 @@ def test_unclipped_noise_has_an_infinite_epsilon(ran: tuple[Path, str]) -> None:
     row = next(row for row in results.rows if row.method == "unclipped")
     assert row.as_dict()["spent"]["epsilon"] is None
     assert pd.read_csv(ran[0] / "results.csv").groupby("method").first().loc["unclipped", "update_epsilon"] == math.inf
-    said = notes(results.rows)["spent"]
-    assert "unclipped: ε = ∞ (nothing is clipped, so nothing is guaranteed)" in said
-    assert "This covers updates, not the representations" in said
+    sentence = notes(results.rows)["spent"]
+    assert "unclipped: ε = ∞ (nothing is clipped, so nothing is guaranteed)" in sentence
+    assert "This covers updates, not the representations" in sentence
 
 
 def test_devices_with_nothing_to_hide_are_counted_and_told(ran: tuple[Path, str]) -> None:
@@ -91,9 +91,9 @@ def test_devices_with_nothing_to_hide_are_counted_and_told(ran: tuple[Path, str]
     assert cell.result.utility_only == {"u": alike}
     row = next(row for row in results.rows if row.method == "tappfl")
     assert row.as_dict()["utility_only"] == {"u": {"devices": alike, "of": 6}}
-    said = f"{alike} of 6 devices lack u or hold one value of it"
-    assert said in notes(results.rows)["idle"]
-    assert said in " ".join(ran[1].split())
+    sentence = f"{alike} of 6 devices lack u or hold one value of it"
+    assert sentence in notes(results.rows)["idle"]
+    assert sentence in " ".join(ran[1].split())
 
 
 def played(shield: dict[str, Any], **data: Any) -> tuple[Any, Any]:
@@ -114,16 +114,16 @@ def test_a_certificate_that_needs_people_counts_those_whom_the_map_never_saw(pub
     published("adult")
     kind = {"kind": "transport", "attribute": "sex", "codes": 8}
     study, run = played(kind)
-    (found,) = certificates_of(study, run)["sex"]
+    (certificate,) = certificates_of(study, run)["sex"]
     tested = len(run.federation.data.rows(Split.TEST))
-    assert (found.quantity, found.direction, found.confidence) == ("balanced accuracy", "upper", 0.95)
-    assert found.assumptions["people counted"] == tested
-    assert 0.5 < found.bound < 0.75
-    assert "people from another population" in found.does_not_cover
+    assert (certificate.quantity, certificate.direction, certificate.confidence) == ("balanced accuracy", "upper", 0.95)
+    assert certificate.assumptions["people counted"] == tested
+    assert 0.5 < certificate.bound < 0.75
+    assert "people from another population" in certificate.does_not_cover
     study, run = played({**kind, "keep": {"education": 1.0}})
-    (found,) = certificates_of(study, run)["sex"]
-    assert found.quantity == "balanced accuracy from the code and its stratum alone"  # not of all that is shown
-    assert any("education" in text for text in found.does_not_cover)
+    (certificate,) = certificates_of(study, run)["sex"]
+    assert certificate.quantity == "balanced accuracy from the code and its stratum alone"  # not of all that is shown
+    assert any("education" in text for text in certificate.does_not_cover)
 
 
 def test_it_is_about_attributes_that_are_hidden_and_for_single_shields(published: Any) -> None:
@@ -133,8 +133,8 @@ def test_it_is_about_attributes_that_are_hidden_and_for_single_shields(published
     kind = {"kind": "transport", "attribute": ["sex", "race"], "codes": 8, "least": 5}
     _, run = played(kind)
     data, rows = run.federation.data, run.federation.data.rows(Split.TEST)
-    (found,) = run.shield.certificates_on(data, rows, "sex", 0)
-    assert found.assumptions["values"] == 2  # of sex alone, though combinations are hidden
+    (certificate,) = run.shield.certificates_on(data, rows, "sex", 0)
+    assert certificate.assumptions["values"] == 2  # of sex alone, though combinations are hidden
     assert run.shield.certificates_on(data, rows, "income", 0) == ()
     assert Chain([run.shield]).certificates_on(data, rows, "sex", 0) == ()
     assert Identity().certificates_on(data, rows, "sex", 0) == ()

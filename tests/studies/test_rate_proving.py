@@ -52,12 +52,12 @@ def test_cells_have_it_for_both_observers_and_the_report_says_what_it_is_worth(t
         assert certificate.assumptions["observer"] == ("sender unknown" if "unknown" in name else "sender known")
         assert certificate.assumptions["held-out records"] == 120
         assert certificate.confidence == 0.95
-    (said,) = [one.text for one in in_words(results, "y", "u") if one.about == "rate"]
-    assert "Corollary 1 (ε = ln 1/T, T the least prior) guarantees nothing" in said
-    assert "by Fano's inequality" in said
-    assert "bits say little about accuracy" in said
-    assert said.count(". ") == 0  # one sentence
-    assert [one.text for one in in_words(results, "y", "u") if one.about == "certified"] == [
+    (text,) = [sentence.text for sentence in in_words(results, "y", "u") if sentence.about == "rate"]
+    assert "Corollary 1 (ε = ln 1/T, T the least prior) guarantees nothing" in text
+    assert "by Fano's inequality" in text
+    assert "bits say little about accuracy" in text
+    assert text.count(". ") == 0  # one sentence
+    assert [sentence.text for sentence in in_words(results, "y", "u") if sentence.about == "certified"] == [
         "No bound on the balanced accuracy of reading u is proved."
     ]
 
@@ -86,11 +86,11 @@ def test_several_attributes_are_hidden_measured_and_certified_each() -> None:
     run = Federation(data, devices=2, device="cpu").play(rounds)
     assert {"privatiser:a", "privatiser:b"} <= set(run.local) | set(run.shared)
     for name, values in (("a", 2), ("b", 3)):
-        found = measure(Released.of_run(run, 1, draws=100), data, name, attackers=("logistic",), draws=100)
-        assert found.stranger.attribute == name
-        assert len(found.stranger.classes) == values
-        proved = {one.quantity: one.bound for one in game_certificates(run, name)}
-        assert found.stranger.mutual_information_bits.low <= proved["information (bits), sender unknown"]
+        measured = measure(Released.of_run(run, 1, draws=100), data, name, attackers=("logistic",), draws=100)
+        assert measured.stranger.attribute == name
+        assert len(measured.stranger.classes) == values
+        proved = {certificate.quantity: certificate.bound for certificate in game_certificates(run, name)}
+        assert measured.stranger.mutual_information_bits.low <= proved["information (bits), sender unknown"]
         assert proved["information (bits)"] <= np.log2(values)
     assert game_certificates(run, "c") == ()  # people without a label are no random sample
     shielded = Federation(data, devices=2, device="cpu", shield=CertifiedChannel(1.0)).play(rounds)
@@ -112,8 +112,8 @@ def test_a_participant_with_one_class_only_takes_part() -> None:
     assert any(len(np.unique(data.y.codes[rows])) == 1 for rows in run.federation.partition)
     released = Released.of_run(run, 1, draws=100)
     assert np.isfinite(released.values[Split.TEST]).all()
-    found = measure(released, data, "a", attackers=("logistic",), draws=100)
-    assert 0 < found.certificates["sender known"].bound <= 1
+    measured = measure(released, data, "a", attackers=("logistic",), draws=100)
+    assert 0 < measured.certificates["sender known"].bound <= 1
 
 
 @pytest.mark.parametrize("symbol", ["lam", "beta", "gamma"])

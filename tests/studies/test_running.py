@@ -20,12 +20,12 @@ from tiny_study import command, environment, fedveil_here, last_json, snapshot
 Write = Callable[..., Path]
 
 
-def one_line(done: subprocess.CompletedProcess[str], *said: str) -> None:
+def one_line(done: subprocess.CompletedProcess[str], *messages: str) -> None:
     assert done.returncode == 2, done.stderr
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     assert len(lines) == 1, done.stderr
     assert "Traceback" not in done.stderr
-    for words in said:
+    for words in messages:
         assert words in lines[0], lines[0]
 
 
@@ -69,10 +69,10 @@ def test_the_same_command_computes_nothing_twice(undisturbed: Path, write_study:
     assert done.returncode == 0, done.stderr
     assert "4 finished already" in done.stderr
     assert before == {path: path.stat().st_mtime_ns for path in (out / "cells").rglob("result.json")}
-    found = last_json(done)
+    result = last_json(done)
     keys = {"method", "strength", "task", "attribute", "attacker", "seeds", "utility", "leakage", "paper"}
-    assert all(keys <= set(row) for row in found["rows"])
-    assert [(row["method"], row["strength"], row["attacker"]) for row in found["rows"]] == [
+    assert all(keys <= set(row) for row in result["rows"])
+    assert [(row["method"], row["strength"], row["attacker"]) for row in result["rows"]] == [
         ("none", None, "retrained"),
         ("adversarial", 1, "retrained"),
         ("adversarial", 1, "cotrained"),
@@ -80,7 +80,7 @@ def test_the_same_command_computes_nothing_twice(undisturbed: Path, write_study:
         ("adversarial", 4, "cotrained"),
         ("drop-columns", 1, "retrained"),
     ]
-    for row in found["rows"]:
+    for row in result["rows"]:
         assert row["leakage"]["balanced_accuracy"]["low"] <= row["leakage"]["balanced_accuracy"]["estimate"]
 
 
@@ -311,16 +311,16 @@ def test_a_worker_that_dies_costs_one_more_try_and_nothing_else(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("THE_PARENT", str(os.getpid()))
     done = fedveil_here("run", study, "--out", tmp_path / "out", "--workers", "1", "--json")
-    found = last_json(done)
+    result = last_json(done)
     assert "its worker died (signal 9); it is tried once more" in done.stderr
     if deaths == 1:
         assert done.returncode == 0, done.stderr
-        assert {row["method"] for row in found["rows"]} == {"dying", "none", "drop-columns"}
+        assert {row["method"] for row in result["rows"]} == {"dying", "none", "drop-columns"}
         return
     assert done.returncode == 1
     assert "its worker died 2 times (signal 9" in done.stderr
-    assert {row["method"] for row in found["rows"]} == {"none", "drop-columns"}
-    assert found["complete"] is False
+    assert {row["method"] for row in result["rows"]} == {"none", "drop-columns"}
+    assert result["complete"] is False
     assert "Traceback" not in done.stderr
 
 
@@ -364,10 +364,10 @@ def test_the_number_of_workers_changes_no_bit(undisturbed: Path, write_study: Wr
 def test_a_dry_run_writes_nothing(write_study: Write, tmp_path: Path) -> None:
     done = fedveil_here("run", write_study(), "--out", tmp_path / "out", "--dry-run", "--json")
     assert done.returncode == 0, done.stderr
-    found = last_json(done)
-    assert len(found["cells"]) == 4
-    assert found["estimated_seconds"] > 0
-    assert found["estimated_bytes"] > 0
+    result = last_json(done)
+    assert len(result["cells"]) == 4
+    assert result["estimated_seconds"] > 0
+    assert result["estimated_bytes"] > 0
     assert not (tmp_path / "out").exists()
 
 
@@ -389,12 +389,12 @@ def test_a_result_that_lacks_a_part_counts_as_damaged(undisturbed: Path, tmp_pat
     out = tmp_path / "out"
     shutil.copytree(undisturbed, out)
     path = next((out / "cells").glob("none-*")) / "result.json"
-    found = json.loads(path.read_text())
-    inner = found
+    result = json.loads(path.read_text())
+    inner = result
     for step in lost[:-1]:
         inner = inner[step]
     del inner[lost[-1]]
-    path.write_text(json.dumps(found))
+    path.write_text(json.dumps(result))
     results = open_study(out)
     assert [cell for cell, _ in results.damaged] == [path.parent.name]
     assert {row["method"] for row in results.as_dict()["rows"]} == {"adversarial", "drop-columns"}

@@ -20,14 +20,14 @@ from fedveil.studies.rows import CHANCES, averaged, seed_factor
 
 
 def cells(folder: Path, points: list[float], deviation: float) -> list[CellResult]:
-    made = []
+    results = []
     for seed, point in enumerate(points):
         rng = np.random.default_rng(seed)
         (folder / str(seed)).mkdir()
         draws = np.concatenate([[point], rng.normal(point, deviation, 400)])
         save_file({"leakage/u": draws}, folder / str(seed) / "draws.safetensors")
-        made.append(CellResult(Cell(str(seed), "m", None, seed), folder / str(seed), CellFigures({}, {})))
-    return made
+        results.append(CellResult(Cell(str(seed), "m", None, seed), folder / str(seed), CellFigures({}, {})))
+    return results
 
 
 @pytest.mark.parametrize("points", [[0.7], [0.7, 0.7], [0.6, 0.62, 0.64], [0.58, 0.6, 0.62, 0.64, 0.66]])
@@ -49,13 +49,13 @@ def test_seeds_drawn_with_replacement_are_stretched_to_students_interval(seeds: 
 def test_an_interval_stays_within_what_a_share_can_be() -> None:
     figures = [Estimate(p, p - 0.01, p + 0.005) for p in (0.9, 0.99)]
     assert averaged(figures).high > 1
-    found = averaged(figures, CHANCES)
-    assert found.high == 1.0
-    assert 0 <= found.low < found.estimate
+    average = averaged(figures, CHANCES)
+    assert average.high == 1.0
+    assert 0 <= average.low < average.estimate
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"format": FORMAT + 1, "cells": {}}, f"written in format {FORMAT + 1}"),
         ({"cells": [1]}, "is damaged"),
@@ -65,8 +65,8 @@ def test_an_interval_stays_within_what_a_share_can_be() -> None:
         ({"name": None}, "is damaged"),
     ],
 )
-def test_a_study_file_that_is_not_ours(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+def test_a_study_file_that_is_not_ours(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     facts = {"format": FORMAT, "name": "n", "version": "9", "study": {}, "cells": []}
     (tmp_path / "study.json").write_text(json.dumps({**facts, **changes}))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         read_facts(tmp_path)

@@ -126,14 +126,14 @@ def test_cells_are_told_by_plain_names(study: StudyResults) -> None:
         "shared.federation.devices": 20,
         "shared.federation.fraction": 0.5,
     }
-    told = list(by_round(cell))
-    assert [(value, step) for name, value, step in told if name == "loss/encoder+head"] == [
+    logged = list(by_round(cell))
+    assert [(value, step) for name, value, step in logged if name == "loss/encoder+head"] == [
         (1, 1),
         (1 / 2, 2),
         (1 / 3, 3),
     ]
-    assert [step for name, _, step in told if name == "loss/adversary"] == [2, 3]  # what is no number is not told
-    assert [step for name, _, step in told if name == "validation/loss"] == [1, 3]
+    assert [step for name, _, step in logged if name == "loss/adversary"] == [2, 3]  # what is no number is not told
+    assert [step for name, _, step in logged if name == "validation/loss"] == [1, 3]
     figures = at_the_end(cell)
     assert figures["leakage/sex (m_f)/balanced_accuracy"] == 0.6
     assert figures["leakage/sex (m_f)/balanced_accuracy_low"] == 0.59
@@ -153,7 +153,7 @@ def test_tensorboard_reads_back_what_the_study_says(study: StudyResults) -> None
     for cell in study.cells:
         assert len(list((home / cell.id).iterdir())) == 1
         read = EventAccumulator(str(home / cell.id)).Reload()
-        scalars = {(name, one.step): one.value for name in read.Tags()["scalars"] for one in read.Scalars(name)}
+        scalars = {(name, event.step): event.value for name in read.Tags()["scalars"] for event in read.Scalars(name)}
         expected = {(name, step): value for name, value, step in by_round(cell)}
         expected |= {(name, ROUNDS): value for name, value in at_the_end(cell).items()}
         assert scalars == pytest.approx(expected, rel=1e-6)
@@ -171,9 +171,9 @@ def mlflow_runs(study: StudyResults, monkeypatch: pytest.MonkeyPatch) -> tuple[A
 
     client = MlflowClient((study.folder / "mlflow").as_uri())
     experiment = client.get_experiment_by_name(study.name)
-    found = client.search_runs([experiment.experiment_id])
-    runs = {run.data.tags["fedveil.cell"]: run for run in found}
-    assert len(runs) == len(found)
+    all_runs = client.search_runs([experiment.experiment_id])
+    runs = {run.data.tags["fedveil.cell"]: run for run in all_runs}
+    assert len(runs) == len(all_runs)
     return client, runs
 
 
@@ -189,12 +189,12 @@ def test_mlflow_reads_back_what_the_study_says(study: StudyResults, monkeypatch:
         expected = {(name.translate(plain), step): value for name, value, step in by_round(cell)}
         expected |= {(name.translate(plain), ROUNDS): value for name, value in at_the_end(cell).items()}
         history = {
-            (name, one.step): one.value
+            (name, metric.step): metric.value
             for name in run.data.metrics
-            for one in client.get_metric_history(run.info.run_id, name)
+            for metric in client.get_metric_history(run.info.run_id, name)
         }
         assert history == expected
-        assert [one.path for one in client.list_artifacts(run.info.run_id)] == ["result.json"]
+        assert [artifact.path for artifact in client.list_artifacts(run.info.run_id)] == ["result.json"]
         kept = Path(client.download_artifacts(run.info.run_id, "result.json")).read_bytes()
         assert kept == (cell.folder / "result.json").read_bytes()
 
@@ -245,8 +245,8 @@ def test_importing_sinks_loads_no_library() -> None:
         "import sys, fedveil.studies.sinks as s; s.check_sinks(list(s.SINKS)); "
         "print([name for name in ('mlflow', 'tensorboard', 'torch') if name in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_sink_that_is_not_known_or_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,8 +270,8 @@ def test_a_sink_that_fails_says_that_the_results_are_there(name: str, study: Stu
     shutil.rmtree(study.folder / "mlflow", ignore_errors=True)
     with pytest.raises(
         InputError, match=f"--sink {name}: cannot be written .*own results are in .*a study, untouched"
-    ) as told:
+    ) as caught:
         write_sinks([name], broken)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
     if name == "tensorboard":  # the folder that was whole still is
         assert kept == sorted(path.relative_to(study.folder) for path in study.folder.rglob("*") if path.is_file())

@@ -51,9 +51,9 @@ def test_bits_do_not_depend_on_where_units_are_computed(tmp_path: Path) -> None:
     warned: list[str] = []
     listener = Listener(warned=warned.append)
     asked = units("summed", {"seed": 1}, {"seed": 2}, {"seed": 3})
-    here, there = (run_units(asked, tmp_path, workers=count, listener=listener).results for count in (0, 2))
-    assert here == there
-    assert here["k0"]["3"] == [0.1, None]
+    serial, parallel = (run_units(asked, tmp_path, workers=count, listener=listener).results for count in (0, 2))
+    assert serial == parallel
+    assert serial["k0"]["3"] == [0.1, None]
     assert sorted(warned) == sorted(2 * ["seed 1", "seed 2", "seed 3"])
 
 

@@ -50,7 +50,7 @@ SEGMENTS = network_segments(small_network())
 def small_zoo(name: str = "sex", how: str = "max", widths: tuple[int, ...] = (16, 24, 32, 40, 48, 56)) -> Zoo:
     """Fit a zoo on 300 people."""
     updates, codes = gradients()
-    weights = torch.cat([own.detach().flatten() for own in small_network().parameters()])
+    weights = torch.cat([parameter.detach().flatten() for parameter in small_network().parameters()])
     return fit_zoo(
         updates[:300],
         codes[name][:300].numpy().astype(np.int64),
@@ -65,7 +65,7 @@ def small_zoo(name: str = "sex", how: str = "max", widths: tuple[int, ...] = (16
 
 def context(codes: dict[str, object], device: int = 0, number: int = 1, **more: object) -> Context:
     """Return what a device knows: one record's codes, or several records'."""
-    data = {f"u:{name}": torch.as_tensor(own).reshape(-1) for name, own in codes.items()}
+    data = {f"u:{name}": torch.as_tensor(values).reshape(-1) for name, values in codes.items()}
     generator = torch_generator(0, "shield", number, device)
     return Context(device, number, generator, **({"data": data, "segments": SEGMENTS} | more))
 
@@ -73,4 +73,4 @@ def context(codes: dict[str, object], device: int = 0, number: int = 1, **more: 
 def contexts(people: range, number: int = 1) -> list[Context]:
     """Return what these people's devices know."""
     _, codes = gradients()
-    return [context({name: own[i] for name, own in codes.items()}, i, number) for i in people]
+    return [context({name: values[i] for name, values in codes.items()}, i, number) for i in people]

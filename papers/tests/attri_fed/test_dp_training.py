@@ -14,17 +14,17 @@ from fedveil.games.attri_fed.game import attri_fed_networks
 def test_clipped_sums_are_those_of_opacus():
     from opacus import GradSampleModule
 
-    made = attri_fed_networks("light", (7,), 3)
+    networks = attri_fed_networks("light", (7,), 3)
     generator = torch.Generator().manual_seed(0)
-    model = torch.nn.Sequential(made.encoder(generator), made.head(4)(generator))
+    model = torch.nn.Sequential(networks.encoder(generator), networks.head(4)(generator))
     x, y = torch.randn(9, 7, generator=generator) * 3, torch.arange(9) % 4
-    own = clipped_sum(model, x, y, clip=0.5)
+    sums = clipped_sum(model, x, y, clip=0.5)
     peer = GradSampleModule(model, loss_reduction="sum")
     functional.cross_entropy(peer(x), y, reduction="sum").backward()
     gradients = [parameter.grad_sample for parameter in peer.parameters()]
-    norms = torch.stack([one.flatten(1).norm(dim=1) for one in gradients]).norm(dim=0)
+    norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)
     assert (norms > 0.5).any()
-    for mine, theirs in zip(own, gradients, strict=True):
+    for mine, theirs in zip(sums, gradients, strict=True):
         wanted = torch.einsum("n,n...->...", (0.5 / norms).clamp_max(1.0), theirs)
         assert torch.allclose(mine, wanted, atol=1e-5)
 
@@ -50,9 +50,9 @@ def test_layers_without_a_rule_are_refused():
 
 
 def test_an_empty_batch_is_noise_alone():
-    made = attri_fed_networks("light", (7,), 3).encoder(torch.Generator())
-    sums = clipped_sum(made, torch.zeros(0, 7), torch.zeros(0, dtype=torch.int64), 1.0)
-    assert all(float(one.abs().max()) == 0 for one in sums)
+    encoder = attri_fed_networks("light", (7,), 3).encoder(torch.Generator())
+    sums = clipped_sum(encoder, torch.zeros(0, 7), torch.zeros(0, dtype=torch.int64), 1.0)
+    assert all(float(total.abs().max()) == 0 for total in sums)
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_it_learns_when_the_budget_is_large():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"epsilon": 0.0}, "above 0"),
         ({"epsilon": float("nan")}, "above 0"),
@@ -79,6 +79,6 @@ def test_it_learns_when_the_budget_is_large():
         ({"networks": "huge"}, "choose paper, light"),
     ],
 )
-def test_bad_settings_are_refused(wrong, told):
-    with pytest.raises(InputError, match=told):
+def test_bad_settings_are_refused(wrong, message):
+    with pytest.raises(InputError, match=message):
         DPTraining(**wrong)

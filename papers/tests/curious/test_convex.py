@@ -63,8 +63,8 @@ def test_one_shared_threshold_reaches_its_ceiling_and_intervals_pass_it(beta_s):
     assert honesty + shared <= ceiling + 1e-12  # of any bit, whatever the classifier
     assert honesty + shared == pytest.approx(ceiling, abs=0.01)
     assert honesty + shared == pytest.approx(1.5, abs=0.03)
-    known = [(outputs[rows], s[rows]) for rows in (train, validation)]
-    read = (IntervalAttacker.fit(*known).guesses(outputs[test]) == s[test]).mean()
+    attacker_data = [(outputs[rows], s[rows]) for rows in (train, validation)]
+    read = (IntervalAttacker.fit(*attacker_data).guesses(outputs[test]) == s[test]).mean()
     if beta_s in (0.2, 0.35):
         assert honesty + read > ceiling + 0.04
     if beta_s == 0.0:
@@ -75,12 +75,12 @@ def test_with_room_between_groups_a_linear_classifier_is_wholly_honest_and_wholl
     x, y, s, (train, validation, test) = drawn(margin=0.6)
     classifier = CuriousLogistic.fit(x[train], y[train], s[train], beta_s=0.2, penalty=1 / len(train))
     outputs = classifier.soft(x)
-    known = [(outputs[rows], s[rows]) for rows in (train, validation)]
-    attacker = IntervalAttacker.fit(*known)
+    attacker_data = [(outputs[rows], s[rows]) for rows in (train, validation)]
+    attacker = IntervalAttacker.fit(*attacker_data)
     assert ((outputs[test] >= 0.5) == y[test]).mean() > 0.998
     assert (attacker.guesses(outputs[test]) == s[test]).mean() > 0.995
     assert len(attacker.borders) == 3
-    single = IntervalAttacker.fit(*known, most=2)
+    single = IntervalAttacker.fit(*attacker_data, most=2)
     assert (single.guesses(outputs[test]) == s[test]).mean() == pytest.approx(0.75, abs=0.02)
 
 

@@ -42,9 +42,9 @@ def test_static_attackers_on_clean_updates_are_the_retrained_ones(lab):
 
 
 def test_noise_blinds_who_knows_clean_updates_but_not_who_was_retrained(lab):
-    found = at_norm(lab, lambda sigma: DPGaussian(sigma=sigma, clip=None), 1.0, (1e-8, 10.0), 1)
-    assert found is not None
-    point = lab.measure("noise", found[1], 1.0)
+    matched = at_norm(lab, lambda sigma: DPGaussian(sigma=sigma, clip=None), 1.0, (1e-8, 10.0), 1)
+    assert matched is not None
+    point = lab.measure("noise", matched[1], 1.0)
     assert point.damage[1]["relative_l2"] == pytest.approx(1.0, rel=0.1)
     static = point.worst("u", "static", 1).balanced_accuracy.estimate
     retrained = point.worst("u", "retrained", 1).balanced_accuracy.estimate
@@ -81,7 +81,9 @@ def test_a_client_whose_shield_fails_sends_nothing_and_is_counted(task):
     sender = Sender(task, Picky())
     people = task.people(Split.TRAIN)[:30]
     sent = sender.send(task.model(), people, 1)
-    assert [int(one) for one in people[sent.speaking, 0]] == [int(one) for one in people[:, 0] if one % 3]
+    assert [int(person) for person in people[sent.speaking, 0]] == [
+        int(person) for person in people[:, 0] if person % 3
+    ]
     run = train(sender, 2)
     assert run.silent > 0
 
@@ -111,15 +113,15 @@ def test_clients_of_several_records_share_a_value_or_are_one_person():
     model = task.model()
     alone = replace(task, records=1).gradients(model, people[:2].reshape(-1, 1))
     assert torch.allclose(task.gradients(model, people[:2]), alone.view(2, 5, -1).mean(dim=1), atol=1e-6)
-    own = Task(data, "adult", rate=1.0, records=2, together="person").people(Split.TRAIN)
-    assert (data.groups[own[:, 0]] == data.groups[own[:, 1]]).all()
+    clients = Task(data, "adult", rate=1.0, records=2, together="person").people(Split.TRAIN)
+    assert (data.groups[clients[:, 0]] == data.groups[clients[:, 1]]).all()
 
 
 def test_norms_are_met_or_out_of_reach(lab):
     assert at_norm(lab, lambda p: Sparsify(p=p), 5.0, (0.0, 0.99), 1) is None
-    found = at_norm(lab, lambda p: Sparsify(p=p), 0.3, (0.0, 0.99), 1)
-    assert found is not None
-    assert relative_norm(lab, found[1], 1) == pytest.approx(0.3, rel=0.1)
+    matched = at_norm(lab, lambda p: Sparsify(p=p), 0.3, (0.0, 0.99), 1)
+    assert matched is not None
+    assert relative_norm(lab, matched[1], 1) == pytest.approx(0.3, rel=0.1)
     assert relative_norm(lab, Identity(), 1) == 0
 
 

@@ -31,9 +31,9 @@ PAPER = [
 
 @pytest.fixture(scope="module")
 def faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("data") / "celeba"
-    write_celeba(made, ramps)
-    return made.parent
+    folder = tmp_path_factory.mktemp("data") / "celeba"
+    write_celeba(folder, ramps)
+    return folder.parent
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +43,9 @@ def here(faces: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def experiment(**changes: Any) -> Reconstructions:
-    made = make_experiment({**RECONSTRUCTION, **changes}, "here")
-    assert isinstance(made, Reconstructions)
-    return made
+    reconstructions = make_experiment({**RECONSTRUCTION, **changes}, "here")
+    assert isinstance(reconstructions, Reconstructions)
+    return reconstructions
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +173,7 @@ def test_a_case_whose_data_is_not_here_is_left_out_and_said_so(monkeypatch, tmp_
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"cases": []}, "needs cases"),
         ({"victims": 1}, "at least 2"),
@@ -185,8 +185,8 @@ def test_a_case_whose_data_is_not_here_is_left_out_and_said_so(monkeypatch, tmp_
         ({"methods": [{**METHODS[0], "setting": "sigmoid"}]}, "no setting"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(changes, told) -> None:
-    with pytest.raises(InputError, match=told):
+def test_settings_that_make_no_sense_are_refused(changes, message) -> None:
+    with pytest.raises(InputError, match=message):
         experiment(**changes).check()
 
 

@@ -16,8 +16,8 @@ Reproduced = Callable[..., tuple[dict[str, Any], Path, str]]
 
 
 def test_the_losses_are_the_recorded_ones(reproduced: Reproduced) -> None:
-    found, folder, said = reproduced({"kind": "losses-by-strength", "rounds": 1})
-    (panel,) = found["shows"]["panels"]
+    result, folder, output = reproduced({"kind": "losses-by-strength", "rounds": 1})
+    (panel,) = result["shows"]["panels"]
     assert [point["strength"] for point in panel["points"]] == [0, 0.5, 1]
     for point in panel["points"]:
         (cell,) = folder.glob(f"cells/tappfl-{point['strength']:g}-*")
@@ -33,14 +33,14 @@ def test_the_losses_are_the_recorded_ones(reproduced: Reproduced) -> None:
         assert line["slope"]["low"] < line["slope"]["estimate"] < line["slope"]["high"]
         assert 0 <= line["r_squared"] <= 1
     assert 0 < panel["entropy_nats"] <= math.log(2)
-    assert all(set(row) == ROW_KEYS for row in found["rows"])
-    losses = {row["strength"]: row["more"]["losses"] for row in found["rows"] if "losses" in row["more"]}
+    assert all(set(row) == ROW_KEYS for row in result["rows"])
+    losses = {row["strength"]: row["more"]["losses"] for row in result["rows"] if "losses" in row["more"]}
     assert losses == {point["strength"]: point["losses"] for point in panel["points"]}
-    lines = {row["more"]["line"]: row["more"] for row in found["rows"] if "line" in row["more"]}
+    lines = {row["more"]["line"]: row["more"] for row in result["rows"] if "line" in row["more"]}
     assert set(lines) == {"CE", "JSD", "retrained bits"}
     assert lines["CE"]["slope"] == panel["lines"]["CE"]["slope"]
     assert (folder / "tiny.png").read_bytes().startswith(b"\x89PNG")
-    assert found["shows"]["picture"] == "tiny.png"
-    assert json.loads((folder / "reproduced.json").read_text()) == found
-    assert "slope" in said
-    assert "co-trained (weak)" in said
+    assert result["shows"]["picture"] == "tiny.png"
+    assert json.loads((folder / "reproduced.json").read_text()) == result
+    assert "slope" in output
+    assert "co-trained (weak)" in output

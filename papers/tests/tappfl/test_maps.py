@@ -16,12 +16,12 @@ Reproduced = Callable[..., tuple[dict[str, Any], Path, str]]
 
 @pytest.mark.slow
 def test_maps_of_raw_inputs_and_of_every_strength(reproduced: Reproduced) -> None:
-    found, folder, said = reproduced("maps", drop_columns=[0, 1])
-    (row,) = found["shows"]["rows"]
+    result, folder, output = reproduced("maps", drop_columns=[0, 1])
+    (row,) = result["shows"]["rows"]
     assert [panel["title"] for panel in row["panels"]] == ["raw x", "r, λ = 0", "r, λ = 0.5", "r, λ = 1"]
-    assert all(set(cell) == ROW_KEYS for cell in found["rows"])
+    assert all(set(cell) == ROW_KEYS for cell in result["rows"])
     judged, mapped = (
-        {(cell["method"], cell["strength"]): cell["leakage"] for cell in found["rows"] if cell["attacker"] == attacker}
+        {(cell["method"], cell["strength"]): cell["leakage"] for cell in result["rows"] if cell["attacker"] == attacker}
         for attacker in ("retrained", "nearest neighbour")
     )
     points = [("drop-columns", 0), ("tappfl", 0), ("tappfl", 0.5), ("tappfl", 1)]
@@ -32,7 +32,7 @@ def test_maps_of_raw_inputs_and_of_every_strength(reproduced: Reproduced) -> Non
         assert mapped[point]["balanced_accuracy"] == panel["neighbour_in_space"]
         assert 0 <= panel["neighbour_in_space"]["low"] <= panel["neighbour_in_space"]["estimate"] <= 1
     assert (folder / "tiny.png").read_bytes().startswith(b"\x89PNG")
-    assert "1-NN" in said
+    assert "1-NN" in output
 
 
 def test_neighbours_agree_as_one_by_one() -> None:

@@ -41,8 +41,8 @@ METHODS = [
 def test_matched_utility_and_what_was_spent(reproduced: Reproduced) -> None:
     shows = {"kind": "matched-leakage", "levels": [0.01, 0.6, 0.99]}
     paper = [{"method": "tappfl", "source": "Figure 9", "matched": "TAPPFL is best"}]
-    found, folder, said = reproduced(shows, paper, methods=METHODS)
-    (panel,) = found["shows"]["panels"]
+    result, folder, output = reproduced(shows, paper, methods=METHODS)
+    (panel,) = result["shows"]["panels"]
     frontier = open_study(folder).frontier()
     for method, at_levels in panel["matched"]["retrained"].items():
         assert at_levels["utility"][0] is None
@@ -53,11 +53,11 @@ def test_matched_utility_and_what_was_spent(reproduced: Reproduced) -> None:
     assert "drop-columns" in panel["matched"]["retrained"]
     # The co-trained adversary has not seen noisy releases.
     assert set(panel["matched"]["cotrained"]) == {"tappfl", "noise on updates", "as printed"}
-    assert "unreachable" in said
-    assert "co-trained adversary (weak)" in said
-    assert "TAPPFL is best" in said
-    assert all(set(row) == ROW_KEYS for row in found["rows"])
-    matched = [row for row in found["rows"] if row["more"].get("matched")]
+    assert "unreachable" in output
+    assert "co-trained adversary (weak)" in output
+    assert "TAPPFL is best" in output
+    assert all(set(row) == ROW_KEYS for row in result["rows"])
+    matched = [row for row in result["rows"] if row["more"].get("matched")]
     assert {row["leakage"]["balanced_accuracy"]["estimate"] for row in matched} == {0.01, 0.6, 0.99}
     for row in matched:
         level = [0.01, 0.6, 0.99].index(row["leakage"]["balanced_accuracy"]["estimate"])
@@ -70,5 +70,5 @@ def test_matched_utility_and_what_was_spent(reproduced: Reproduced) -> None:
     assert spent["noise on releases", 50]["epsilon"] == pytest.approx(DPGaussian(50.0, 1.0).spent(1).bound)
     assert spent["as printed", None]["epsilon"] is None
     assert spent["tappfl", 0] is None
-    assert "ε = ∞ (not clipped)" in said
+    assert "ε = ∞ (not clipped)" in output
     assert (folder / "tiny.png").read_bytes().startswith(b"\x89PNG")

@@ -33,8 +33,8 @@ PAPER = [
 
 @pytest.mark.slow
 def test_every_cell_is_measured(reproduced: Reproduced) -> None:
-    found, folder, said = reproduced(SHOWS, PAPER, methods=METHODS)
-    (block,) = found["shows"]["blocks"]
+    result, folder, output = reproduced(SHOWS, PAPER, methods=METHODS)
+    (block,) = result["shows"]["blocks"]
     rows = {row["method"]: row for row in block["rows"]}
     assert rows["none"]["reads"] == ["x", "y"]
     assert rows["adversarial"]["reads"] == ["x", "u", "y"]
@@ -51,11 +51,11 @@ def test_every_cell_is_measured(reproduced: Reproduced) -> None:
     assert rows["noise"]["spent"]["epsilon"] > 0
     assert rows["tappfl"]["certificates"] == []
     assert rows["certified"]["certificates"]
-    assert found["shows"]["unmeasured"] == {"MPC": "needs Flower's SecAgg+"}
-    assert found["shows"]["paper"]["MPC"] == {"Table 1": {"provable": True, "accurate": True}}
-    assert "not measured: needs Flower's SecAgg+" in said
-    assert all(set(row) == ROW_KEYS for row in found["rows"])
-    measured = {row["method"]: row for row in found["rows"] if "provable" in row["more"]}
+    assert result["shows"]["unmeasured"] == {"MPC": "needs Flower's SecAgg+"}
+    assert result["shows"]["paper"]["MPC"] == {"Table 1": {"provable": True, "accurate": True}}
+    assert "not measured: needs Flower's SecAgg+" in output
+    assert all(set(row) == ROW_KEYS for row in result["rows"])
+    measured = {row["method"]: row for row in result["rows"] if "provable" in row["more"]}
     assert set(measured) == set(rows)
     assert measured["certified"]["more"]["provable"].startswith("balanced accuracy ≤")
     assert measured["noise"]["more"]["provable"].startswith("ε = ")

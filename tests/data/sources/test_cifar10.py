@@ -153,8 +153,8 @@ def test_whatever_else_a_pickle_holds_is_refused_in_one_line(content, says):
 
 
 def test_arrays_in_columns_keep_their_values():
-    there = np.asfortranarray(np.arange(12, dtype=np.uint8).reshape(3, 4))
-    np.testing.assert_array_equal(read_pickled_arrays(pickle.dumps(there, protocol=4), "file"), there)
+    array = np.asfortranarray(np.arange(12, dtype=np.uint8).reshape(3, 4))
+    np.testing.assert_array_equal(read_pickled_arrays(pickle.dumps(array, protocol=4), "file"), array)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_unlikely_records_go_as_places_and_far_ones_verbatim():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "error"),
     [
         (lambda data: data[: HEADER_BYTES - 1], "less than its header"),
         (lambda data: data[:-1], "cut or altered"),
@@ -67,9 +67,9 @@ def test_unlikely_records_go_as_places_and_far_ones_verbatim():
         (lambda data: b"", "less than its header"),
     ],
 )
-def test_messages_that_are_not_whole_are_refused(change, told):
+def test_messages_that_are_not_whole_are_refused(change, error):
     whole = pack(values()[:50], code()).data
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=error):
         unpack(change(whole), code())
 
 
@@ -95,7 +95,7 @@ def test_another_priors_message_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "error"),
     [
         (np.array([[0.5] * 6]), "whole numbers"),
         (np.array([[np.nan] * 6]), "whole numbers"),
@@ -105,13 +105,13 @@ def test_another_priors_message_is_refused():
         (np.zeros(6), "records, dimensions"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_and_never_wrong(wrong, told):
-    with pytest.raises(InputError, match=told):
+def test_what_cannot_be_sent_is_refused_and_never_wrong(wrong, error):
+    with pytest.raises(InputError, match=error):
         pack(wrong, code())
 
 
 @pytest.mark.parametrize(
-    ("tables", "told"),
+    ("tables", "error"),
     [
         ((), "every dimension"),
         ((np.array([0.5, 0.6]),), "sum to 1"),
@@ -119,8 +119,8 @@ def test_what_cannot_be_sent_is_refused_and_never_wrong(wrong, told):
         ((np.array([]),), "1 to"),
     ],
 )
-def test_tables_that_are_none_are_refused(tables, told):
-    with pytest.raises(InputError, match=told):
+def test_tables_that_are_none_are_refused(tables, error):
+    with pytest.raises(InputError, match=error):
         RateCode(np.zeros(len(tables), dtype=np.int64), tables)
 
 

@@ -32,7 +32,7 @@ def data(n: int = 240) -> AttributeData:
 
 def play(game: AttriFed) -> tuple[Play, dict[str, torch.Tensor]]:
     generator = torch.Generator().manual_seed(0)
-    made = {
+    outputs = {
         "encoder": torch.randn(5, 3, generator=generator) * 2,
         "head": torch.randn(5, 3, generator=generator),
         "helper": torch.randn(5, 3, generator=generator),
@@ -40,7 +40,7 @@ def play(game: AttriFed) -> tuple[Play, dict[str, torch.Tensor]]:
         "privatiser:colour": torch.randn(5, 4, generator=generator),
     }
     columns = {"x": torch.zeros(5, 6), "y": torch.tensor([0, 1, 2, 0, 1]), "u:colour": torch.tensor([0, 1, 2, 3, 0])}
-    return Play(columns, None, {}, lambda who, x: made[who], lambda shape: torch.full((5, *shape), 0.5)), made
+    return Play(columns, None, {}, lambda who, x: outputs[who], lambda shape: torch.full((5, *shape), 0.5)), outputs
 
 
 def surprise(logits: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
@@ -50,14 +50,14 @@ def surprise(logits: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("variant", "gamma"), [("eeo", 0.7), ("eco", 0.0), ("bound", 0.0)])
 def test_the_last_privatising_loss_is_the_mended_equation_20(variant, gamma):
     game = AttriFed("colour", variant=variant, lam=0.4, beta=0.3, gamma=0.7, **SMALL)
-    stage = [one for one in game.stages(SHAPE) if one.name.startswith("privatise")][-1]
-    now, made = play(game)
+    stage = [candidate for candidate in game.stages(SHAPE) if candidate.name.startswith("privatise")][-1]
+    now, outputs = play(game)
     y, u = now.data["y"], now.data["u:colour"]
-    rate = made["rate"].sum(dim=1) * math.log(2)
+    rate = outputs["rate"].sum(dim=1) * math.log(2)
     helped, served, read = (
-        surprise(made["helper"], y),
-        surprise(made["head"], y),
-        surprise(made["privatiser:colour"], u),
+        surprise(outputs["helper"], y),
+        surprise(outputs["head"], y),
+        surprise(outputs["privatiser:colour"], u),
     )
     if variant == "bound":
         wanted = served + 0.3 * (rate + helped)
@@ -71,9 +71,9 @@ def test_weights_grow_by_steps_and_end_at_one():
     losses = []
     for stage in game.stages(SHAPE):
         if stage.name.startswith("privatise"):
-            now, made = play(game)
-            extra = made["rate"].sum(dim=1) * math.log(2) + surprise(made["helper"], now.data["y"])
-            grown = stage.moves[0].loss(now) - surprise(made["head"], now.data["y"])
+            now, outputs = play(game)
+            extra = outputs["rate"].sum(dim=1) * math.log(2) + surprise(outputs["helper"], now.data["y"])
+            grown = stage.moves[0].loss(now) - surprise(outputs["head"], now.data["y"])
             losses.append(float((grown / extra).mean()))
     assert losses == pytest.approx([0.01, 0.02, 1.0], rel=1e-4)
 
@@ -170,7 +170,7 @@ def test_a_device_with_one_value_only_still_plays():
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"gamma": -1.0}, "gamma must not be negative"),
         ({"beta": -0.1}, "beta must not be negative"),
@@ -189,8 +189,8 @@ def test_a_device_with_one_value_only_still_plays():
         ({"attribute": ()}, "at least one attribute"),
     ],
 )
-def test_bad_settings_are_told_in_one_line(settings, told):
-    with pytest.raises(InputError, match=told):
+def test_bad_settings_are_told_in_one_line(settings, message):
+    with pytest.raises(InputError, match=message):
         AttriFed(**{"attribute": "colour", **settings})
 
 

@@ -68,9 +68,9 @@ def test_the_mean_of_clipped_gradients_is_opacus_mean(n, step):
     reference = opacus.GradSampleModule(celeba().train(), loss_reduction="sum")
     inputs = context.samples.x.clone().requires_grad_()  # Opacus' hooks warn otherwise
     cross_entropy(reference(inputs), context.samples.y).sum().backward()
-    found = torch.cat([p.grad_sample.flatten(1) for p in reference._module.parameters()], dim=1)
-    norms = found.norm(dim=1)
-    expected = (found * (clip / norms).clamp_max(1)[:, None]).mean(dim=0) * step
+    gradients = torch.cat([p.grad_sample.flatten(1) for p in reference._module.parameters()], dim=1)
+    norms = gradients.norm(dim=1)
+    expected = (gradients * (clip / norms).clamp_max(1)[:, None]).mean(dim=0) * step
     assert (norms > clip).any()
     sent, _ = sent_by(DPSGD(SILENT, clip), step * rows.mean(dim=0), context)
     torch.testing.assert_close(sent, expected, rtol=1e-3, atol=1e-7)
@@ -122,7 +122,7 @@ def test_noise_for_a_target():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({}, "give either sigma"),
         ({"sigma": 1.0, "epsilon": 1.0}, "give either sigma"),
@@ -132,8 +132,8 @@ def test_noise_for_a_target():
         ({"epsilon": 1.0, "delta": 1.0}, "delta must lie"),
     ],
 )
-def test_bad_settings_are_refused(settings, said):
-    with pytest.raises(InputError, match=said):
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
         DPSGD(**settings)
 
 
@@ -141,11 +141,11 @@ def test_where_records_have_no_gradients_of_their_own_nothing_is_sent():
     rows, context = device(celeba(), 3)
     update = rows.mean(dim=0)
     several = Context(0, 1, torch_generator(0), segments=context.segments, samples=device(celeba(), 3, None)[1].samples)
-    for wrong, said in [
+    for wrong, message in [
         (Context(0, 1, torch_generator(0), segments=context.segments), "needs the records behind an update"),
         (several, "no record's share of this update can be told"),
     ]:
-        with pytest.raises(ShieldError, match=said):
+        with pytest.raises(ShieldError, match=message):
             sent_by(DPSGD(1.0), update, wrong)
     with pytest.raises(ShieldError, match="do not add up"):
         sent_by(Chain([Sparsify(0.9), DPSGD(1.0)]), update, context)

@@ -49,25 +49,25 @@ def test_realised_damage_is_the_noise_where_nothing_is_clipped():
 def test_what_is_spent_is_what_accountants_say(sigma, clip, rounds):
     """Sensitivity 2B: any two clipped updates; every round counted, none sampled."""
     shield = DPGaussian(sigma, clip=clip, delta=1e-5)
-    found = shield.spent(rounds)
-    assert found.quantity == "epsilon"
-    assert found.assumptions["delta"] == 1e-5
-    assert found.assumptions["releases"] == rounds
+    certificate = shield.spent(rounds)
+    assert certificate.quantity == "epsilon"
+    assert certificate.assumptions["delta"] == 1e-5
+    assert certificate.assumptions["releases"] == rounds
     multiplier = sigma / (2 * clip)
-    assert found.bound == pytest.approx(gaussian_epsilon(multiplier, 1e-5, rounds))
+    assert certificate.bound == pytest.approx(gaussian_epsilon(multiplier, 1e-5, rounds))
     by_pld = dp_sgd_epsilon(multiplier, 1.0, rounds, 1e-5, accountant="pld")
-    assert found.bound == pytest.approx(by_pld, rel=2e-3, abs=2e-3)
-    assert found.bound <= dp_sgd_epsilon(multiplier, 1.0, rounds, 1e-5, accountant="rdp")  # looser, from Opacus
+    assert certificate.bound == pytest.approx(by_pld, rel=2e-3, abs=2e-3)
+    assert certificate.bound <= dp_sgd_epsilon(multiplier, 1.0, rounds, 1e-5, accountant="rdp")  # looser, from Opacus
     assert shield.spent(0).bound == 0.0
-    assert "CERTIFIED epsilon ≤" in str(found)
+    assert "CERTIFIED epsilon ≤" in str(certificate)
 
 
 def test_without_a_clip_epsilon_is_infinite_and_said_so():
     shield = DPGaussian(100.0, clip=None)
-    found = shield.spent(1)
-    assert math.isinf(found.bound)
-    assert "epsilon ≤ ∞" in str(found)
-    assert "guarantees nothing" in str(found)
+    certificate = shield.spent(1)
+    assert math.isinf(certificate.bound)
+    assert "epsilon ≤ ∞" in str(certificate)
+    assert "guarantees nothing" in str(certificate)
     assert not shield.certifies
     for place in ("update", "input", "last-layer"):
         assert DPGaussian(100.0, clip=None, place=place).certificates(2, (0.5, 0.5)) == ()
@@ -150,9 +150,11 @@ def test_images_keep_their_shape_and_are_clipped_as_a_whole():
 def test_certificates_on_people_are_the_gaussian_channel_s():
     mine = DPGaussian(2.0, clip=1.5, place="representation").certificates(3, (0.5, 0.3, 0.2))
     theirs = CertifiedChannel(2.0, 1.5).certificates(3, (0.5, 0.3, 0.2))
-    assert [(one.quantity, one.bound) for one in mine] == [(one.quantity, one.bound) for one in theirs]
-    told = DPGaussian(2.0, place="input").certificates(2, (0.5, 0.5))[0].assumptions["covered messages"]
-    assert "computed from it alone" in told
+    assert [(certificate.quantity, certificate.bound) for certificate in mine] == [
+        (certificate.quantity, certificate.bound) for certificate in theirs
+    ]
+    covered = DPGaussian(2.0, place="input").certificates(2, (0.5, 0.5))[0].assumptions["covered messages"]
+    assert "computed from it alone" in covered
     with pytest.raises(InputError, match="3 priors for 2 values"):
         DPGaussian(2.0, place="input").certificates(2, (0.5, 0.3, 0.2))
 
@@ -195,8 +197,8 @@ def test_in_a_federation_the_device_that_spoke_most_is_counted(data):
     run = federation.play(FedAvg(hidden=(4,)), rounds=6)
     spoken = rounds_spoken(run)
     assert spoken.sum() == sum(record.devices for record in run.history) == 18
-    (found,) = spent_in(run)
-    assert found == federation.shield.spent(int(spoken.max()))
+    (certificate,) = spent_in(run)
+    assert certificate == federation.shield.spent(int(spoken.max()))
     assert run.history[0].damage["l2"] > 0
     chained = Federation(data, devices=10, shield=Chain([DPGaussian(0.5, clip=0.1), Compression(0.2)]))
     played = chained.play(FedAvg(hidden=(4,)), rounds=2, record=[2])

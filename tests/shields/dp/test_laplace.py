@@ -52,12 +52,12 @@ def test_what_is_spent_is_the_closed_form():
 
 @pytest.mark.parametrize(("epsilon", "k", "delta"), [(0.1, 100, 1e-5), (0.5, 20, 1e-6), (2.0, 5, 1e-3), (0.01, 3, 0.1)])
 def test_composition_is_the_accountant_s_of_randomised_response(epsilon, k, delta):
-    found = composed_epsilon(epsilon, k, delta)
-    assert found <= k * epsilon
-    one = pld.from_randomized_response(2 / (1 + math.exp(epsilon)), 2, value_discretization_interval=1e-5)
-    assert found == pytest.approx(one.self_compose(k).get_epsilon_for_delta(delta), rel=1e-3, abs=2e-3)
+    composed = composed_epsilon(epsilon, k, delta)
+    assert composed <= k * epsilon
+    single_release = pld.from_randomized_response(2 / (1 + math.exp(epsilon)), 2, value_discretization_interval=1e-5)
+    assert composed == pytest.approx(single_release.self_compose(k).get_epsilon_for_delta(delta), rel=1e-3, abs=2e-3)
     exact = pld.from_laplace_mechanism(1 / epsilon, value_discretization_interval=1e-4).self_compose(k)
-    assert exact.get_epsilon_for_delta(delta) <= found + 1e-2  # one-dimensional Laplace is no worse than the bound
+    assert exact.get_epsilon_for_delta(delta) <= composed + 1e-2  # one-dimensional Laplace is no worse than the bound
 
 
 def test_calibration_reaches_the_target_exactly():
@@ -118,8 +118,8 @@ def test_the_exact_optimal_attacker_never_beats_the_certificates(dimensions, val
     priors = np.array([0.5, 0.3, 0.2])[:values] / np.array([0.5, 0.3, 0.2])[:values].sum()
     u = np.random.default_rng(1).choice(values, n, p=priors)
     corners = torch.zeros(values, dimensions, dtype=torch.float64)
-    for value, (place, sign) in enumerate([(0, 1.0), (0, -1.0), (dimensions - 1, 0.5)][:values]):
-        corners[value, place] = sign
+    for value, (column, sign) in enumerate([(0, 1.0), (0, -1.0), (dimensions - 1, 0.5)][:values]):
+        corners[value, column] = sign
     shield = DPLaplace(1.6, clip=1.0, place="representation")
     seen = sent(shield, 9 * corners[u] if values == 2 else corners[u], Kind.REPRESENTATION)
     log_likelihood = -(seen[:, None] - corners).abs().sum(dim=2).numpy() / 1.6

@@ -38,24 +38,24 @@ def pictures(n=900, seed=0):
 
 
 def shown(shield, data, rows, seed=0, u=None):
-    own = {"x": torch.tensor(data.x[rows]), "y": torch.tensor(data.y.codes[rows])}
-    own["u:u"] = torch.tensor(data.attribute("u").codes[rows] if u is None else u)
-    context = Context(0, 1, torch.Generator().manual_seed(seed), data=own)
+    device_data = {"x": torch.tensor(data.x[rows]), "y": torch.tensor(data.y.codes[rows])}
+    device_data["u:u"] = torch.tensor(data.attribute("u").codes[rows] if u is None else u)
+    context = Context(0, 1, torch.Generator().manual_seed(seed), data=device_data)
     return shield.apply(Message(Kind.INPUT, torch.tensor(data.x[rows])), context)[0].values.numpy()
 
 
-def relative(true, made):
-    true, made = true.reshape(len(true), -1), made.reshape(len(made), -1)
-    return (np.linalg.norm(made - true, axis=1) / np.sqrt((true**2).sum(axis=1) + 1)).mean()
+def relative(true, released):
+    true, released = true.reshape(len(true), -1), released.reshape(len(released), -1)
+    return (np.linalg.norm(released - true, axis=1) / np.sqrt((true**2).sum(axis=1) + 1)).mean()
 
 
 def retrained(x, data):
     """Return the balanced accuracy of boosting trained on what training people show, on what test people show."""
     train, test = data.rows(Split.TRAIN), data.rows(Split.TEST)
     u, y = data.attribute("u").codes, data.y.codes
-    told = np.column_stack([x.reshape(len(x), -1), y])
+    columns = np.column_stack([x.reshape(len(x), -1), y])
     model = HistGradientBoostingClassifier(max_iter=60, class_weight="balanced", random_state=0)
-    guess = model.fit(told[train], u[train]).predict(told[test])
+    guess = model.fit(columns[train], u[train]).predict(columns[test])
     return np.mean([(guess[u[test] == value] == value).mean() for value in (0, 1)])
 
 
@@ -70,12 +70,12 @@ def test_a_plan_equals_a_small_case_by_hand():
     shares = np.array([[[0.8, 0.2]], [[0.3, 0.7]]])
     people_ = np.array([[0.55, 0.45]])
     cost = (1.0 - np.eye(2))[None]
-    made = plan(shares, people_, cost, np.zeros(2, bool), 0.09)
-    assert made.before == pytest.approx(0.75)
+    planned = plan(shares, people_, cost, np.zeros(2, bool), 0.09)
+    assert planned.before == pytest.approx(0.75)
     # Each unit of cost takes 0.5 / p(cell) of the total variation away: the rarer cell is the better one to move.
-    assert made.after == pytest.approx(0.5 + (0.5 - 0.5 * 0.09 / 0.45) / 2)
-    assert made.spent == pytest.approx(0.09)
-    assert made.chances.sum(axis=2) == pytest.approx(1.0)
+    assert planned.after == pytest.approx(0.5 + (0.5 - 0.5 * 0.09 / 0.45) / 2)
+    assert planned.spent == pytest.approx(0.09)
+    assert planned.chances.sum(axis=2) == pytest.approx(1.0)
     free = plan(shares, people_, cost, np.zeros(2, bool), 10.0)
     assert free.after == pytest.approx(0.5)
     assert free.spent == pytest.approx(0.45)  # no more than is needed
@@ -87,33 +87,33 @@ def test_no_other_chances_within_the_budget_tell_less():
     people_ = shares.mean(axis=0)
     cost = rng.random((2, 4, 4))
     cost[:, np.arange(4), np.arange(4)] = 0
-    made = plan(shares, people_, cost, np.zeros(4, bool), 0.1)
+    planned = plan(shares, people_, cost, np.zeros(4, bool), 0.1)
     for _ in range(300):
         other = rng.dirichlet(np.full(4, 0.3), size=(2, 4))
         price = (people_[:, :, None] * other * cost).sum()
         share = min(1.0, 0.1 / price)
         mixed = share * other + (1 - share) * np.eye(4)
-        assert best_guess(shares, mixed, np.zeros(4, bool)) >= made.after - 1e-9
+        assert best_guess(shares, mixed, np.zeros(4, bool)) >= planned.after - 1e-9
 
 
 def test_who_stays_is_counted_as_known():
     shares = np.array([[[0.5, 0.5]], [[0.5, 0.5]]])
-    told = np.array([True, True, False])
+    revealing = np.array([True, True, False])
     cost = np.array([[[0.0, np.inf, 1.0], [np.inf, 0.0, 2.0]]])
-    made = plan(shares, np.array([[0.5, 0.5]]), cost, told, 0.25)
-    assert made.before == 1.0
-    assert made.after == pytest.approx(0.875)  # half of the cheaper cell, a quarter of all, shows the same
-    assert made.chances[0, 1, 1] == 1.0
+    planned = plan(shares, np.array([[0.5, 0.5]]), cost, revealing, 0.25)
+    assert planned.before == 1.0
+    assert planned.after == pytest.approx(0.875)  # half of the cheaper cell, a quarter of all, shows the same
+    assert planned.chances[0, 1, 1] == 1.0
 
 
 def test_the_map_does_not_read_u(table):
     data, shield = table
     rows = data.rows(Split.TEST)
-    own = data.attribute("u").codes[rows]
-    assert np.array_equal(shown(shield, data, rows), shown(shield, data, rows, u=1 - own))
+    codes = data.attribute("u").codes[rows]
+    assert np.array_equal(shown(shield, data, rows), shown(shield, data, rows, u=1 - codes))
     without = Context(0, 1, torch.Generator().manual_seed(0), data={"y": torch.tensor(data.y.codes[rows])})
-    made = shield.apply(Message(Kind.INPUT, torch.tensor(data.x[rows])), without)[0].values.numpy()
-    assert np.array_equal(shown(shield, data, rows), made)
+    released = shield.apply(Message(Kind.INPUT, torch.tensor(data.x[rows])), without)[0].values.numpy()
+    assert np.array_equal(shown(shield, data, rows), released)
 
 
 def test_the_budget_is_kept_by_people_not_fitted_on(table):
@@ -130,17 +130,17 @@ def test_the_budget_is_kept_by_people_not_fitted_on(table):
 
 def test_values_that_are_shown_are_values_that_people_have(table):
     data, shield = table
-    made = shown(shield, data, data.rows(Split.TEST))
-    assert set(np.unique(made[:, :3].sum(axis=1))) <= {0.0, 1.0}  # one value of a category, or not said
-    for place in range(5, 9):
-        assert np.isin(made[:, place], [*data.x[:, place], 0.0]).all()
+    released = shown(shield, data, data.rows(Split.TEST))
+    assert set(np.unique(released[:, :3].sum(axis=1))) <= {0.0, 1.0}  # one value of a category, or not said
+    for column in range(5, 9):
+        assert np.isin(released[:, column], [*data.x[:, column], 0.0]).all()
 
 
 def test_a_retrained_attacker_reads_less_than_under_noise_of_the_same_norm(table):
     data, shield = table
     every = np.arange(len(data))
-    made = shown(shield, data, every)
-    change = relative(data.x, made)
+    released = shown(shield, data, every)
+    change = relative(data.x, released)
     # The gradient of a fully connected layer is δ ⊗ (x, 1); noise of this norm, and the layer's recovered input:
     rng = np.random.default_rng(0)
     slopes = rng.normal(size=(len(data), 50))
@@ -150,7 +150,7 @@ def test_a_retrained_attacker_reads_less_than_under_noise_of_the_same_norm(table
     noise = rng.normal(size=updates.shape) * (change * size / np.sqrt(updates[0].size))[:, None, None]
     noised = updates + noise
     back = np.einsum("no,noi->ni", noised[:, :, -1], noised[:, :, :-1]) / (noised[:, :, -1] ** 2).sum(axis=1)[:, None]
-    clean, noisy, ours = (retrained(x, data) for x in (data.x, back, made))
+    clean, noisy, ours = (retrained(x, data) for x in (data.x, back, released))
     assert noisy > clean - 0.03
     assert ours < noisy - 0.05
 
@@ -163,8 +163,8 @@ def test_averages_hide_a_share_of_people_whatever_an_observer_reads():
     y, u = data.y.codes, data.attribute("u").codes
     fitted = fit_prototypes(x[train], y[train], u[train], 0.05, 1, 5, size[train], 0)
     assert fitted.plan.before == pytest.approx(1.0)
-    made = fitted.move(x, y, torch.Generator().manual_seed(0))
-    assert retrained(made, data) < fitted.plan.after + 0.05
+    released = fitted.move(x, y, torch.Generator().manual_seed(0))
+    assert retrained(released, data) < fitted.plan.after + 0.05
     assert fitted.plan.after < 0.85
     everyone = fit_prototypes(x[train], y[train], u[train], 10.0, 1, 5, size[train], 0)
     assert everyone.plan.after < 0.57  # what the label itself tells
@@ -174,11 +174,11 @@ def test_images_of_a_label_show_that_label_average():
     data = pictures()
     shield = Mingle("u", 5.0, averages=1).prepared(data, 0)
     rows = data.rows(Split.TEST)
-    made = shown(shield, data, rows)
+    released = shown(shield, data, rows)
     train = data.rows(Split.TRAIN)
     for label in (0, 1):
         mean = data.x[train][data.y.codes[train] == label].mean(axis=0)
-        assert np.abs(made[data.y.codes[rows] == label] - mean).max(axis=(1, 2, 3)).min() < 1e-5
+        assert np.abs(released[data.y.codes[rows] == label] - mean).max(axis=(1, 2, 3)).min() < 1e-5
 
 
 @pytest.mark.parametrize("budget", [0, -1, float("nan"), float("inf"), "much", True])

@@ -91,24 +91,24 @@ def test_the_sizes_and_members_are_the_printed_ones():
     zoo = small_zoo()
     for variant, iterations, count in [("meta", 7, 3), ("one-step", 1, 1), ("average", 1, 3), ("momentum", 1, 3)]:
         drawn = draw_models(zoo, variant, 7, 3, 0, 1)
-        assert [len(set(own)) for own in drawn] == [count] * iterations
+        assert [len(set(members)) for members in drawn] == [count] * iterations
     assert draw_models(zoo, "meta", 7, 3, 0, 1) != draw_models(zoo, "meta", 7, 3, 0, 2)
-    assert [len(own) for own in draw_models(zoo, "meta", 2, 50, 0, 1)] == [len(zoo)] * 2
+    assert [len(members) for members in draw_models(zoo, "meta", 2, 50, 0, 1)] == [len(zoo)] * 2
 
 
 def test_slopes_are_the_cross_entropys_up_to_a_factor_even_where_a_member_is_sure():
     zoo = small_zoo("race")
     updates, codes = gradients()
-    found = features(updates[ROWS], SEGMENTS, "max").requires_grad_(True)
+    vectors = features(updates[ROWS], SEGMENTS, "max").requires_grad_(True)
     codes = codes["race"][ROWS]
-    loss = functional.cross_entropy(zoo.logits(2, found), codes, reduction="sum")
-    (expected,) = torch.autograd.grad(loss, found)
-    slopes = slopes_of(zoo, codes)(2, found.detach())
+    loss = functional.cross_entropy(zoo.logits(2, vectors), codes, reduction="sum")
+    (expected,) = torch.autograd.grad(loss, vectors)
+    slopes = slopes_of(zoo, codes)(2, vectors.detach())
     both = functional.cosine_similarity(slopes.double(), expected.double())
     assert (both > 0.9999).all()
-    rounded = slopes_of(zoo.quantised(8), codes)(2, found.detach())  # through autograd
+    rounded = slopes_of(zoo.quantised(8), codes)(2, vectors.detach())  # through autograd
     assert (functional.cosine_similarity(rounded, slopes) > 0.9).all()
-    sure = slopes_of(zoo, codes)(2, 1e6 * found.detach())
+    sure = slopes_of(zoo, codes)(2, 1e6 * vectors.detach())
     assert (sure.abs().sum(dim=1) > 0).all()
 
 
@@ -131,19 +131,19 @@ LAYERS = st.lists(
 @settings(max_examples=30, deadline=None)
 @given(LAYERS, st.integers(1, 9), st.integers(0, 100))
 def test_entries_are_the_largest_of_each_pool(shapes, count, seed):
-    segments, place = [Segment("net", "first", (4, 2), 0)], 8
+    segments, offset = [Segment("net", "first", (4, 2), 0)], 8
     for number, shape in enumerate(shapes):
-        segments.append(Segment("net", str(number), shape, place, statistic=shape == (2, 3)))
-        place = segments[-1].stop
-    updates = torch.randn(3, place, generator=torch.Generator().manual_seed(seed))
+        segments.append(Segment("net", str(number), shape, offset, statistic=shape == (2, 3)))
+        offset = segments[-1].stop
+    updates = torch.randn(3, offset, generator=torch.Generator().manual_seed(seed))
     entries = entries_of(updates, tuple(segments), count)
     assert torch.equal(entries.values[..., 0].abs(), max_pooled(updates, segments))
     clients, columns = entries.standing(torch.arange(entries.values.numel()))
     values = entries.values.flatten()
     assert torch.equal(updates[clients, columns][values != 0], values[values != 0])
     assert (entries.values.abs().diff(dim=2) <= 0).all()
-    taken = (values != 0) & (torch.arange(len(values)) % entries.values.shape[2] < count - 1)
+    chosen = (values != 0) & (torch.arange(len(values)) % entries.values.shape[2] < count - 1)
     without = updates.clone()
-    without[clients[taken], columns[taken]] = 0
+    without[clients[chosen], columns[chosen]] = 0
     if entries.values.shape[2] == count:  # all but the last set to 0: the last is the largest that is left
         assert torch.equal(entries.values[..., -1].abs(), max_pooled(without, segments))

@@ -36,8 +36,10 @@ def test_members_read_the_attribute_of_senders_whom_they_never_saw(zoo, sent):
 
 
 def test_the_written_figures_hold_on_unseen_updates(zoo, sent):
-    for own, unseen in zip(zoo.facts["members"], read(zoo, sent.updates[LEARNED:], sent.codes[LEARNED:]), strict=True):
-        figure = own["balanced_accuracy"]
+    for member, unseen in zip(
+        zoo.facts["members"], read(zoo, sent.updates[LEARNED:], sent.codes[LEARNED:]), strict=True
+    ):
+        figure = member["balanced_accuracy"]
         assert figure["low"] <= figure["estimate"] <= figure["high"]
         assert unseen == pytest.approx(figure["estimate"], abs=0.12)
 
@@ -45,8 +47,8 @@ def test_the_written_figures_hold_on_unseen_updates(zoo, sent):
 def test_shuffled_codes_are_not_read(sent):
     codes = np.random.default_rng(0).permutation(sent.codes)
     zoo = fit_zoo(sent.updates[:LEARNED], codes[:LEARNED], sent.values, "u", sent.segments, widths=WIDTHS)
-    for found in read(zoo, sent.updates[LEARNED:], codes[LEARNED:]):
-        assert found == pytest.approx(0.5, abs=0.1)
+    for accuracy in read(zoo, sent.updates[LEARNED:], codes[LEARNED:]):
+        assert accuracy == pytest.approx(0.5, abs=0.1)
 
 
 def test_values_weigh_the_same_however_rare(sent):
@@ -160,8 +162,8 @@ def test_own_validation_updates_are_used(sent):
     )
     assert zoo.facts["updates"] == LEARNED
     assert zoo.facts["validation"]["updates"] == len(sent.codes) - 700
-    found = read(zoo, *held)
-    assert zoo.facts["members"][0]["balanced_accuracy"]["estimate"] == pytest.approx(found[0])
+    accuracies = read(zoo, *held)
+    assert zoo.facts["members"][0]["balanced_accuracy"]["estimate"] == pytest.approx(accuracies[0])
 
 
 def test_gradients_flow_to_updates_and_not_to_members(zoo, sent):
@@ -218,7 +220,7 @@ def test_default_widths_are_twenty_from_128_to_2048():
 
 
 def fitted(sent, **changes) -> Zoo:
-    given = {
+    arguments = {
         "updates": sent.updates[:100],
         "codes": sent.codes[:100],
         "values": sent.values,
@@ -227,7 +229,7 @@ def fitted(sent, **changes) -> Zoo:
         "widths": (8,),
         "fitting": Fitting(most_epochs=1),
     }
-    return fit_zoo(**{**given, **changes})
+    return fit_zoo(**{**arguments, **changes})
 
 
 def test_bad_input_is_refused_in_one_line(sent):
@@ -249,8 +251,8 @@ def test_bad_input_is_refused_in_one_line(sent):
         "no features": {"how": "maxx"},
         "features of each update, where 'max' has": {"precomputed": True},
     }
-    for said, changes in faults.items():
-        with pytest.raises(InputError, match=said):
+    for message, changes in faults.items():
+        with pytest.raises(InputError, match=message):
             fitted(sent, **changes)
     with pytest.raises(InputError, match="share between 0 and 1"):
         Fitting(share=0)

@@ -30,8 +30,8 @@ def recup(zoos=None, **settings):
         return RecUP(small_zoo() if zoos is None else zoos, **({"epsilon": 1e-3} | settings))
 
 
-def sent_by(shield, updates, known):
-    answers = shield.apply_all(updates, known)
+def sent_by(shield, updates, device_contexts):
+    answers = shield.apply_all(updates, device_contexts)
     assert not any(isinstance(answer, ShieldError) for answer in answers), answers
     return torch.cat([answer[0].values for answer in answers])
 
@@ -64,9 +64,9 @@ def test_nothing_moves_farther_than_stated(variant, how):
 def test_a_batch_is_its_devices_alone_and_reports_damage():
     updates, shield = updates_of(), recup([small_zoo(), small_zoo("race")])
     answers = shield.apply_all(updates, contexts(PEOPLE))
-    for place, own in enumerate(contexts(PEOPLE)):
-        alone, damage = shield.apply(Message(Kind.UPDATE, updates[place : place + 1]), own)
-        message, reported = answers[place]
+    for index, device_context in enumerate(contexts(PEOPLE)):
+        alone, damage = shield.apply(Message(Kind.UPDATE, updates[index : index + 1]), device_context)
+        message, reported = answers[index]
         assert (message.values - alone.values).abs().max() < 1e-2 * damage.linf or (
             (message.values - alone.values).abs() > 1e-7
         ).double().mean() < 1e-3  # a sign where a slope is all but 0 may differ between batches
@@ -75,18 +75,18 @@ def test_a_batch_is_its_devices_alone_and_reports_damage():
         assert 0.9 < reported.cosine < 1
         assert reported.bytes == 4 * updates.shape[1]
     again = shield.apply_all(updates, contexts(PEOPLE))
-    assert all(torch.equal(one[0].values, other[0].values) for one, other in zip(answers, again, strict=True))
+    assert all(torch.equal(answer[0].values, other[0].values) for answer, other in zip(answers, again, strict=True))
 
 
 def test_levels_weigh_the_attributes():
-    updates, known = updates_of(), contexts(PEOPLE)
+    updates, device_contexts = updates_of(), contexts(PEOPLE)
     sex, race = small_zoo(), small_zoo("race")
-    alone = [sent_by(recup(zoo), updates, known) - updates for zoo in (sex, race)]
+    alone = [sent_by(recup(zoo), updates, device_contexts) - updates for zoo in (sex, race)]
     for level in (0.0, 0.25, 1.0):
         both = recup([sex, race], levels={"sex": level, "race": 1 - level})
-        change = sent_by(both, updates, known) - updates
+        change = sent_by(both, updates, device_contexts) - updates
         assert torch.allclose(change, level * alone[0] + (1 - level) * alone[1], atol=2e-7)
-    assert torch.equal(sent_by(recup([sex, race], levels={"sex": 0, "race": 0}), updates, known), updates)
+    assert torch.equal(sent_by(recup([sex, race], levels={"sex": 0, "race": 0}), updates, device_contexts), updates)
     assert recup([sex, race]).levels == {"sex": 0.5, "race": 0.5}
 
 
@@ -120,7 +120,7 @@ def test_minimal_stops_for_each_device_once_the_zoo_is_fooled():
 def test_static_attackers_are_misled_and_retrained_ones_are_told():
     """What the paper shows, and what it does not."""
     updates, codes = gradients()
-    found = features(updates, SEGMENTS, "max").double().numpy()
+    undefended = features(updates, SEGMENTS, "max").double().numpy()
     sent = sent_by(recup(epsilon=5e-3), updates, contexts(range(400)))
     defended = features(sent, SEGMENTS, "max").double().numpy()
     attribute = Attribute("sex", codes["sex"].numpy().astype(np.int64), VALUES["sex"])
@@ -131,7 +131,7 @@ def test_static_attackers_are_misled_and_retrained_ones_are_told():
 
     zoo = small_zoo()
     static = 1 - fooled(zoo, torch.from_numpy(defended)[300:].float(), codes["sex"][300:]).mean()
-    clean, retrained = accuracy(found), accuracy(defended)
+    clean, retrained = accuracy(undefended), accuracy(defended)
     assert clean > 0.62
     assert static < clean - 0.3
     assert retrained > 0.95
@@ -140,14 +140,14 @@ def test_static_attackers_are_misled_and_retrained_ones_are_told():
 def test_many_records_have_their_most_frequent_value_and_gradients_their_own():
     updates, shield = updates_of(range(300, 302)), recup()
     many = context({"sex": [1, 0, 1, -1, -1, -1]})
-    one = context({"sex": [1]})
+    single = context({"sex": [1]})
     message = Message(Kind.UPDATE, updates[:1])
-    assert torch.equal(shield.apply(message, many)[0].values, shield.apply(message, one)[0].values)
+    assert torch.equal(shield.apply(message, many)[0].values, shield.apply(message, single)[0].values)
     other = shield.apply(message, context({"sex": [0]}))[0].values
-    assert not torch.equal(other, shield.apply(message, one)[0].values)
+    assert not torch.equal(other, shield.apply(message, single)[0].values)
     rows = shield.apply(Message(Kind.GRADIENT, updates), context({"sex": [1, 0]}))[0].values
     by_hand = [shield.apply(Message(Kind.UPDATE, updates[i : i + 1]), context({"sex": [1 - i]}))[0] for i in range(2)]
-    assert torch.allclose(rows, torch.cat([own.values for own in by_hand]), atol=1e-7)
+    assert torch.allclose(rows, torch.cat([answer.values for answer in by_hand]), atol=1e-7)
 
 
 def test_weight_deltas_of_several_steps_are_updates_like_others():
@@ -159,7 +159,7 @@ def test_weight_deltas_of_several_steps_are_updates_like_others():
 
 
 def test_policies_choose_for_each_device():
-    updates, known = updates_of(range(300, 304)), contexts(range(300, 304))
+    updates, device_contexts = updates_of(range(300, 304)), contexts(range(300, 304))
     sex, race = small_zoo(), small_zoo("race")
     shield = recup([sex, race])
     policies = [
@@ -168,11 +168,13 @@ def test_policies_choose_for_each_device():
         Policy(hide={"race": 1.0}, shield=["quantise", {"kind": "recup", "minimal": True}]),
         Policy(hide={"sex": 1.0}),
     ]
-    known = [
-        context({name: own.data[f"u:{name}"] for name in ("sex", "race")}, own.device, policy=policy)
-        for own, policy in zip(known, policies, strict=True)
+    device_contexts = [
+        context(
+            {name: device_context.data[f"u:{name}"] for name in ("sex", "race")}, device_context.device, policy=policy
+        )
+        for device_context, policy in zip(device_contexts, policies, strict=True)
     ]
-    answers = shield.apply_all(updates, known)
+    answers = shield.apply_all(updates, device_contexts)
     assert isinstance(answers[3], ShieldError)
     assert "asks for recommended, and this shield is recup, so nothing is sent" in str(answers[3])
     plain = contexts(range(300, 304))
@@ -199,16 +201,16 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_cannot_be_done_sends_nothing_and_stops_nobody_else(case):
-    codes, more, told = BAD[case]
+    codes, more, error = BAD[case]
     updates = updates_of(range(300, 303))
     assert updates.shape[1] == SEGMENTS[-1].stop
-    known = [context({"sex": [0]}), context(codes, **more), context({"sex": [1]})]
+    device_contexts = [context({"sex": [0]}), context(codes, **more), context({"sex": [1]})]
     shield = recup()
-    answers = shield.apply_all(updates, known)
+    answers = shield.apply_all(updates, device_contexts)
     assert [isinstance(answer, ShieldError) for answer in answers] == [False, True, False]
-    assert told in str(answers[1])
+    assert error in str(answers[1])
     with pytest.raises(ShieldError, match="nothing is sent"):
-        shield.apply(Message(Kind.UPDATE, updates[1:2]), known[1])
+        shield.apply(Message(Kind.UPDATE, updates[1:2]), device_contexts[1])
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
@@ -239,11 +241,11 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "told"), SETTINGS)
-def test_bad_settings_are_refused(settings, told):
+@pytest.mark.parametrize(("settings", "message"), SETTINGS)
+def test_bad_settings_are_refused(settings, message):
     with warnings.catch_warnings():  # refused before it warns
         warnings.simplefilter("error")
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             RecUP(**({"zoos": small_zoo(), "epsilon": 1e-3} | settings))
     with pytest.raises(InputError, match="none twice"):
         RecUP([small_zoo(), small_zoo()], epsilon=1e-3)
@@ -266,9 +268,9 @@ def test_it_tells_how_stale_the_zoo_was():
     updates, shield = updates_of(), recup()
     assert shield.staleness() == {}
     model = small_network()
-    start = torch.cat([own.detach().flatten() for own in model.parameters()])
-    known = context({"sex": [0]}, number=3, networks={"model": model})
-    shield.apply(Message(Kind.UPDATE, updates[:1]), known)
+    start = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    device_context = context({"sex": [0]}, number=3, networks={"model": model})
+    shield.apply(Message(Kind.UPDATE, updates[:1]), device_context)
     reached = {"model": 2 * start + updates[0]}
     shield.apply(Message(Kind.UPDATE, updates[:1]), context({"sex": [0]}, number=4, model=reached))
     met = shield.staleness()
@@ -277,20 +279,20 @@ def test_it_tells_how_stale_the_zoo_was():
 
 
 def test_chains_batch_it():
-    updates, known = updates_of(), contexts(PEOPLE)
+    updates, device_contexts = updates_of(), contexts(PEOPLE)
     shield = recup()
-    chained = sent_by(Chain([shield, Sparsify(0.5)]), updates, known)
-    first = sent_by(shield, updates, known)
-    expected = sent_by(Sparsify(0.5), first, known)
+    chained = sent_by(Chain([shield, Sparsify(0.5)]), updates, device_contexts)
+    first = sent_by(shield, updates, device_contexts)
+    expected = sent_by(Sparsify(0.5), first, device_contexts)
     assert torch.equal(chained, expected)
 
 
 def test_a_study_names_zoos_by_their_files(tmp_path):
     from fedveil.config import parts
 
-    for told in ("no.safetensors", ["no.safetensors"]):
+    for files in ("no.safetensors", ["no.safetensors"]):
         with pytest.raises(InputError, match=r"no\.safetensors: no zoo here"):
-            parts.make(RecUP, {"zoos": told, "budget": 0.1}, "methods.m.shield")
+            parts.make(RecUP, {"zoos": files, "budget": 0.1}, "methods.m.shield")
 
 
 @pytest.mark.parametrize(

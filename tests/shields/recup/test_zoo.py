@@ -63,24 +63,24 @@ def test_zoos_that_differ_are_told_apart_by_their_digest(zoo, file):
 
 
 def test_the_manifest_says_it_all(zoo, sent):
-    told = json.loads(json.dumps(zoo.manifest))
-    assert told["format"] == 1
-    assert told["version"] == __version__
-    assert told["attribute"] == "u"
-    assert sum(told["prior"]) == pytest.approx(1)
-    assert told["layout"][0] == {
+    manifest = json.loads(json.dumps(zoo.manifest))
+    assert manifest["format"] == 1
+    assert manifest["version"] == __version__
+    assert manifest["attribute"] == "u"
+    assert sum(manifest["prior"]) == pytest.approx(1)
+    assert manifest["layout"][0] == {
         "player": "model",
         "name": "0.weight",
         "shape": list(sent.segments[0].shape),
         "start": 0,
         "statistic": False,
     }
-    assert [one["hidden"] for one in told["members"]] == [[9, 9], [16, 16]]
-    assert all(0 <= one["balanced_accuracy"]["low"] <= 1 for one in told["members"])
-    assert [one["round"] for one in told["rounds"]] == [1, 5]
-    assert told["rounds"][0]["digest"] == weights_digest(sent.weights)
-    assert told["rounds"][0]["norm"] == pytest.approx(float(sent.weights.norm()), rel=1e-5)
-    assert told["validation"]["even"] == 0.5
+    assert [member["hidden"] for member in manifest["members"]] == [[9, 9], [16, 16]]
+    assert all(0 <= member["balanced_accuracy"]["low"] <= 1 for member in manifest["members"])
+    assert [entry["round"] for entry in manifest["rounds"]] == [1, 5]
+    assert manifest["rounds"][0]["digest"] == weights_digest(sent.weights)
+    assert manifest["rounds"][0]["norm"] == pytest.approx(float(sent.weights.norm()), rel=1e-5)
+    assert manifest["validation"]["even"] == 0.5
 
 
 def test_a_file_cut_short_anywhere_is_refused(file):
@@ -104,10 +104,10 @@ def test_every_flipped_bit_is_found(file):
     whole = file.read_bytes()
     header = 8 + struct.unpack("<Q", whole[:8])[0]
     places = {*range(24), *range(24, header, 37), *range(header - 8, header + 8), *range(header, len(whole), 211)}
-    for place in sorted(places | {len(whole) - 1}):
-        for bit in range(8) if place < 24 else [place % 8]:
+    for position in sorted(places | {len(whole) - 1}):
+        for bit in range(8) if position < 24 else [position % 8]:
             changed = bytearray(whole)
-            changed[place] ^= 1 << bit
+            changed[position] ^= 1 << bit
             file.write_bytes(changed)
             with pytest.raises(InputError, match=r"u\.safetensors: (altered|cut short|a safetensors file)"):
                 Zoo.load(file)
@@ -139,9 +139,9 @@ def test_a_zoo_that_does_not_fit_together_is_refused_even_with_a_right_digest(zo
         "as they should be": {"features": "maxx"},
         "other features than the members read": {"features": "biases"},
     }
-    for said, changes in broken.items():
+    for message, changes in broken.items():
         dataclasses.replace(zoo, **changes).save(path)
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             Zoo.load(path)
 
 
@@ -157,24 +157,24 @@ def test_another_layout_or_attribute_is_refused(zoo, sent):
     zoo.check(sent.segments, "u")
     with pytest.raises(InputError, match="fitted for 'u', not for 'race'"):
         zoo.check(sent.segments, "race")
-    own = list(sent.segments)
-    wider = [own[0], Segment("model", "0.bias", (7,), own[1].start), *own[2:]]
+    segments = list(sent.segments)
+    wider = [segments[0], Segment("model", "0.bias", (7,), segments[1].start), *segments[2:]]
     with pytest.raises(InputError, match=r"tensor 1 is model\.0\.bias \(7 from .*\) here and model\.0\.bias \(6 from"):
         zoo.check(wider, "u")
     with pytest.raises(InputError, match=r"3 tensors here and 4 there, from model\.2\.bias"):
-        zoo.check(own[:-1], "u")
+        zoo.check(segments[:-1], "u")
     with pytest.raises(InputError, match="5 tensors here and 4 there"):
-        zoo.check([*own, Segment("model", "more", (2,), own[-1].stop)], "u")
+        zoo.check([*segments, Segment("model", "more", (2,), segments[-1].stop)], "u")
     with pytest.raises(InputError, match="tensor 0 is encoder"):
-        zoo.check([dataclasses.replace(one, player="encoder") for one in own], "u")
+        zoo.check([dataclasses.replace(segment, player="encoder") for segment in segments], "u")
 
 
 def test_staleness_grows_as_weights_move(zoo, sent):
     direction = torch.randn(len(sent.weights), generator=torch.Generator().manual_seed(7))
     direction *= sent.weights.norm() / direction.norm()
-    found = [zoo.nearest_round(sent.weights + share * direction) for share in (0.0, 0.01, 0.05, 0.1)]
-    assert [number for number, _ in found] == [1, 1, 1, 1]
-    distances = [distance for _, distance in found]
+    nearest = [zoo.nearest_round(sent.weights + share * direction) for share in (0.0, 0.01, 0.05, 0.1)]
+    assert [number for number, _ in nearest] == [1, 1, 1, 1]
+    distances = [distance for _, distance in nearest]
     assert distances[0] == 0
     assert distances == sorted(distances)
     assert distances[2] == pytest.approx(0.05, rel=0.25)  # a sketch of 256: one deviation is at most 4.4%

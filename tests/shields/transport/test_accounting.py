@@ -40,14 +40,14 @@ def test_only_noised_answers_enter_a_map(monkeypatch):
     recipe = MapSettings(keep={"a": 0.0}, strength=0.9, codes=5, noise=1.0, questions=4, guess_weight=1.0, least=5)
     monkeypatch.setattr(chart, "numpy_generator", lambda *_: np.random.default_rng(0))
     others = slice(40, None)
-    one = fit_chart(x, names, u, 2, recipe, 0)
-    two = fit_chart(x[others], names, u[others], 2, recipe, 0)
-    np.testing.assert_array_equal(one.weights, two.weights)
-    np.testing.assert_allclose(one.common.rotation, two.common.rotation, rtol=1e-9)
-    torch.testing.assert_close(one.centres, two.centres)
-    torch.testing.assert_close(one.kept[0].alignment.b, two.kept[0].alignment.b)
-    torch.testing.assert_close(one.alignment.b, two.alignment.b)
-    np.testing.assert_allclose(one.shown, two.shown)
+    first = fit_chart(x, names, u, 2, recipe, 0)
+    second = fit_chart(x[others], names, u[others], 2, recipe, 0)
+    np.testing.assert_array_equal(first.weights, second.weights)
+    np.testing.assert_allclose(first.common.rotation, second.common.rotation, rtol=1e-9)
+    torch.testing.assert_close(first.centres, second.centres)
+    torch.testing.assert_close(first.kept[0].alignment.b, second.kept[0].alignment.b)
+    torch.testing.assert_close(first.alignment.b, second.alignment.b)
+    np.testing.assert_allclose(first.shown, second.shown)
 
 
 def test_too_many_strata_are_refused_at_once():
@@ -61,7 +61,7 @@ def test_too_many_strata_are_refused_at_once():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"keep": ["a"]}, "keep must name columns"),
         ({"weights": [1]}, "weights must name columns"),
@@ -74,6 +74,6 @@ def test_too_many_strata_are_refused_at_once():
         ({"attribute": ["u", "u"]}, "each of several once"),
     ],
 )
-def test_settings_that_mean_nothing_are_refused(settings, said):
-    with pytest.raises(InputError, match=said):
+def test_settings_that_mean_nothing_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
         Transport(**{"attribute": "u", **settings})

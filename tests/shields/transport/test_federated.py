@@ -33,18 +33,18 @@ def fitted(people, devices, epsilon=math.inf, keep=None, strength=1.0, **setting
     rows = np.array_split(np.random.default_rng(1).permutation(len(people.u)), devices)
     poll = Poll([People(people.x[part], people.u[part]) for part in rows], budget(epsilon), np.random.default_rng(2))
     recipe = MapSettings(keep=keep or {}, strength=strength, codes=16, temperature=0.2)
-    found, chart = learn_table(poll, columns, 2, recipe, Plan(**settings), np.random.default_rng(3))
-    return found, chart, poll
+    learned, chart = learn_table(poll, columns, 2, recipe, Plan(**settings), np.random.default_rng(3))
+    return learned, chart, poll
 
 
 @pytest.mark.parametrize(("keep", "strength"), [({}, 1.0), ({"town": 1.0}, 0.9)])
 def test_many_devices_learn_the_map_of_one(keep, strength):
     """Centres, potentials and pictures agree to 1e-9 whoever holds whom; so do the codes people draw."""
     people = crowd(3000)
-    one, chart, _ = fitted(people, 1, keep=keep, strength=strength)
+    single, chart, _ = fitted(people, 1, keep=keep, strength=strength)
     many, other, poll = fitted(people, 60, keep=keep, strength=strength)
     for name in ("centres", "b", "shown"):
-        np.testing.assert_allclose(getattr(one, name), getattr(many, name), rtol=0, atol=1e-9)
+        np.testing.assert_allclose(getattr(single, name), getattr(many, name), rtol=0, atol=1e-9)
     a, b = (c.move(people.x, people.u, torch_generator(0, "t")) for c in (chart, other))
     np.testing.assert_array_equal(a.codes, b.codes)
     assert poll.epsilon() == chart.epsilon == math.inf
@@ -63,11 +63,11 @@ def test_codes_stop_telling_u_with_and_without_noise():
     """Held-out people's codes differ little; far less than codes that hide nothing; a smaller ε costs some of it."""
     people, fresh = crowd(12_000), crowd(12_000, seed=5)
     open_ = variation(fitted(people, 1, strength=0.0)[1], fresh)
-    found = {epsilon: variation(fitted(people, 1, epsilon)[1], fresh) for epsilon in (math.inf, 8.0, 2.0)}
+    variations = {epsilon: variation(fitted(people, 1, epsilon)[1], fresh) for epsilon in (math.inf, 8.0, 2.0)}
     assert open_ > 0.35
-    assert found[math.inf] < 0.04
-    assert found[8.0] < 0.07
-    assert found[2.0] < 0.12
+    assert variations[math.inf] < 0.04
+    assert variations[8.0] < 0.07
+    assert variations[2.0] < 0.12
     _, chart, poll = fitted(people, 10, 2.0)
     assert 1.8 < chart.epsilon == poll.epsilon() <= 2.0
 
@@ -80,10 +80,10 @@ def test_no_person_moves_an_answer_farther_than_its_bound():
         alone = People(people.x[[row]], people.u[[row]])
         other = People(alone.x, 1 - alone.u)
         for heard in poll.heard:
-            one, two = alone, other
+            first, second = alone, other
             for step in poll.steps[: heard.step]:
-                one, two = step(one), step(two)
-            a, b = heard.question.answer(one), heard.question.answer(two)
+                first, second = step(first), step(second)
+            a, b = heard.question.answer(first), heard.question.answer(second)
             bound = heard.question.bound
             assert np.linalg.norm(a) <= bound * (1 + 1e-9)
             assert np.linalg.norm(a - b) <= heard.question.moved * bound * (1 + 1e-9), heard.question.about
@@ -103,12 +103,12 @@ def test_a_device_with_nobody_answers_nothing():
     people = crowd(500)
     columns = learn_columns(people.x, NAMES, np.random.default_rng(0))
     nobody = People(people.x[:0], people.u[:0])
-    found = []
+    learned_b = []
     for devices in ([people], [nobody, people]):
         poll = Poll(devices, math.inf, np.random.default_rng(0))
         learned, _ = learn_table(poll, columns, 2, MapSettings(codes=6), Plan(questions=6), np.random.default_rng(3))
-        found.append(learned.b)
-    np.testing.assert_allclose(found[0], found[1], atol=1e-9)
+        learned_b.append(learned.b)
+    np.testing.assert_allclose(learned_b[0], learned_b[1], atol=1e-9)
 
 
 def test_the_shield_spends_what_it_may():

@@ -43,14 +43,14 @@ def test_alignment_shrinks_total_variation_by_the_share(share):
     """Cells told by u with error .2: TV .6 before, (1 − s)·.6 after, up to the draw; nobody moves at s = 0."""
     rng = np.random.default_rng(1)
     u = rng.integers(0, 2, 20_000)
-    own = np.where(rng.random(20_000) < 0.8, u, 1 - u)
-    cost = torch.from_numpy(10.0 * (own[:, None] != np.arange(2)))
+    codes = np.where(rng.random(20_000) < 0.8, u, 1 - u)
+    cost = torch.from_numpy(10.0 * (codes[:, None] != np.arange(2)))
     strata = np.zeros(20_000, dtype=np.int64)
-    fitted = align(cost, own, strata, u, (1, 2), share, 0.3, 200, exact(), 1.0)
+    fitted = align(cost, codes, strata, u, (1, 2), share, 0.3, 200, exact(), 1.0)
     new = fitted.move(cost, strata, u, torch.from_numpy(rng.random(20_000)))
     variation = abs(new[u == 0].mean() - new[u == 1].mean())
     assert variation == pytest.approx((1 - share) * 0.6, abs=0.02)
-    assert share > 0 or (new != own).mean() < 1e-3
+    assert share > 0 or (new != codes).mean() < 1e-3
 
 
 def test_columns_have_cells_and_duplicates_are_one():
@@ -80,7 +80,7 @@ def test_tiny_strata_are_joined():
     u = rng.integers(0, 3, 2000)
     strata = learn_strata(columns, cells, u, 3, 20, exact())
     where = strata.of(cells, 2000)
-    table = np.array([np.bincount(u[where == one], minlength=3) for one in range(strata.count)])
+    table = np.array([np.bincount(u[where == stratum], minlength=3) for stratum in range(strata.count)])
     assert table.min() >= 20
     assert strata.count > 5
     assert learn_strata(columns, cells, u, 3, 5000, exact()).count == 1

@@ -22,11 +22,11 @@ from fedveil.shields.transport.settings import MapSettings
 COLOURS = np.array([[1.0, 0.1, 0.1], [0.1, 0.9, 0.2], [0.3, 0.3, 1.0]])
 
 
-def bars(n=3000, seed=0, told=0.0, values=3):
+def bars(n=3000, seed=0, association=0.0, values=3):
     """Bars of one of four slants, in u's colour; with `told`, the slant tells u besides."""
     rng = np.random.default_rng(seed)
     u = rng.integers(0, values, n)
-    slant = np.where(rng.random(n) < told, u, rng.integers(0, 4, n))
+    slant = np.where(rng.random(n) < association, u, rng.integers(0, 4, n))
     row, column = np.mgrid[:10, :10] - 4.5
     angle = slant * np.pi / 4 + rng.normal(0, 0.1, n)
     across = np.abs(np.sin(angle)[:, None, None] * column - np.cos(angle)[:, None, None] * row)
@@ -74,7 +74,7 @@ def test_moved_moments_keep_the_picture_and_leave_a_trace():
 
 def test_what_the_shape_tells_is_hidden_by_codes_and_certified():
     """Where the slant tells u, grey pictures still do; transported codes do not, and held-out people certify it."""
-    data = bars(12_000, told=0.6)
+    data = bars(12_000, association=0.6)
     u = data.attribute("u").codes
     grey, strong = (Transport("u", codes=16, strength=s, questions=40).prepared(data, 0) for s in (0.0, 1.0))
     assert read(moved(grey, data), u, data) > 0.6
@@ -87,12 +87,12 @@ def test_what_the_shape_tells_is_hidden_by_codes_and_certified():
 
 def test_gaussian_transport_moves_moments():
     """After it, every value's coordinates have the mean and covariance of all alike."""
-    data = bars(told=0.6)
+    data = bars(association=0.6)
     shield = Transport("u", images="moments").prepared(data, 0)
     train, u = data.rows(Split.TRAIN), data.attribute("u").codes
-    embedding, (m, own, maps) = shield.chart_.embedding, shield.chart_.maps
+    embedding, (m, group_means, maps) = shield.chart_.embedding, shield.chart_.maps
     z = embedding.coordinates(embedding.grey(data.x[train], u[train]))
-    z = m[u[train]] + np.einsum("nij,nj->ni", maps[u[train]], z - own[u[train]])
+    z = m[u[train]] + np.einsum("nij,nj->ni", maps[u[train]], z - group_means[u[train]])
     means = [z[u[train] == v].mean(axis=0) for v in range(3)]
     np.testing.assert_allclose(means, np.tile(means[0], (3, 1)), atol=1e-6)
     first, *others = (np.cov(z[u[train] == v].T) for v in range(3))
@@ -105,11 +105,11 @@ def test_the_axes_are_the_principal_components():
     data = bars(2000)
     u = data.attribute("u").codes
     poll = Poll([Pictures(data.x, u)], math.inf, np.random.default_rng(0))
-    found = learn_embedding(poll, data.x.shape[1:], 3, 12, np.random.default_rng(1), 1.0)
-    grey = found.grey(data.x, u)
+    embedding = learn_embedding(poll, data.x.shape[1:], 3, 12, np.random.default_rng(1), 1.0)
+    grey = embedding.grey(data.x, u)
     centred = grey - np.stack([grey[u == v].mean(axis=0) for v in range(3)])[u]
     axes = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :2]
-    np.testing.assert_allclose(np.linalg.norm(found.axes @ axes, axis=0), 1, atol=0.01)
+    np.testing.assert_allclose(np.linalg.norm(embedding.axes @ axes, axis=0), 1, atol=0.01)
     assert len(poll.heard) == 6
 
 
@@ -124,9 +124,9 @@ def test_many_devices_noise_and_bounds():
         recipe = MapSettings(codes=8, questions=10)
         return learn_images(poll, data.x.shape[1:], 3, recipe, np.random.default_rng(1), "codes", 10), poll
 
-    (one, _), (many, _) = fit(1, math.inf), fit(30, math.inf)
-    np.testing.assert_allclose(one.pictures, many.pictures, atol=1e-9)
-    np.testing.assert_allclose(one.alignment.b, many.alignment.b, atol=1e-6)
+    (single, _), (many, _) = fit(1, math.inf), fit(30, math.inf)
+    np.testing.assert_allclose(single.pictures, many.pictures, atol=1e-9)
+    np.testing.assert_allclose(single.alignment.b, many.alignment.b, atol=1e-6)
     noisy, poll = fit(1, 4.0)
     assert noisy.epsilon == pytest.approx(4.0, rel=0.01)
     alone, other = (Pictures(data.x[:1], np.array([v])) for v in (0, 1))

@@ -21,7 +21,7 @@ def people(n=6000, seed=0):
 
 
 def fitted(x, u, seen=None, directions=2, weights=(2.0, 0.0), counts=None):
-    columns = learn_columns(x, [f"c{place}" for place in range(x.shape[1])], np.random.default_rng(0))
+    columns = learn_columns(x, [f"c{column}" for column in range(x.shape[1])], np.random.default_rng(0))
     cells = [column.cell(x) for column in columns]
     counts = counts or exact()
     pairs = Pairs.count(columns, cells, u, 2, counts)
@@ -31,24 +31,24 @@ def fitted(x, u, seen=None, directions=2, weights=(2.0, 0.0), counts=None):
 def test_a_guess_is_naive_bayes():
     """Against sums by hand, with the smoothing of half a person per cell."""
     rng = np.random.default_rng(0)
-    own, first, second = rng.integers(0, 3, 500), rng.integers(0, 2, 500), rng.integers(0, 4, 500)
-    first = np.where(rng.random(500) < 0.6, own % 2, first)
+    target, first, second = rng.integers(0, 3, 500), rng.integers(0, 2, 500), rng.integers(0, 4, 500)
+    first = np.where(rng.random(500) < 0.6, target % 2, first)
     tables = [np.zeros((3, 2)), np.zeros((3, 4))]
     for table, other in zip(tables, (first, second), strict=True):
-        np.add.at(table, (own, other), 1)
-    guess = Guess.learn(np.bincount(own, minlength=3).astype(float), tables)
-    found = np.exp(guess.log_chances([first[:5], second[:5]], 5))
+        np.add.at(table, (target, other), 1)
+    guess = Guess.learn(np.bincount(target, minlength=3).astype(float), tables)
+    chances = np.exp(guess.log_chances([first[:5], second[:5]], 5))
     for person in range(5):
         odds = []
         for k in range(3):
-            chance = np.bincount(own)[k] + 1.0
+            chance = np.bincount(target)[k] + 1.0
             for table, cell in zip(tables, (first[person], second[person]), strict=True):
                 size = table.shape[1]
                 share = (table.sum(axis=0) + 1e-3) / (table.sum() + 1e-3 * size)
                 row = table[k] + 0.5 * size * share
                 chance *= row[cell] / row.sum()
             odds.append(chance)
-        np.testing.assert_allclose(found[person], np.array(odds) / np.sum(odds), rtol=1e-9)
+        np.testing.assert_allclose(chances[person], np.array(odds) / np.sum(odds), rtol=1e-9)
 
 
 def test_the_first_direction_is_what_columns_share():

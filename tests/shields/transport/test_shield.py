@@ -84,11 +84,11 @@ def test_strength_is_a_frontier(table):
     """The stronger, the less an attacker reads; at 0 a code is all that hides."""
     train, test = table.rows(Split.TRAIN), table.rows(Split.TEST)
     u = table.attribute("u").codes
-    found = []
+    accuracies = []
     for strength in (0.0, 0.6, 1.0):
         shield = Transport("u", strength=strength, codes=60).prepared(table, 0)
-        found.append(learnt(shown(shield, table, train), u[train], shown(shield, table, test), u[test]))
-    assert found[0] > 0.8 > found[1] > 0.6 > 0.54 > found[2]
+        accuracies.append(learnt(shown(shield, table, train), u[train], shown(shield, table, test), u[test]))
+    assert accuracies[0] > 0.8 > accuracies[1] > 0.6 > 0.54 > accuracies[2]
 
 
 def test_certificate_counts_people_the_map_was_not_fitted_on(table):
@@ -116,16 +116,16 @@ def test_task_labels_are_not_read(table):
     other = people()
     other.y.codes[:] = 0
     rows = table.rows(Split.TEST)
-    one, two = (shown(Transport("u", codes=20).prepared(data, 3), table, rows) for data in (table, other))
-    np.testing.assert_array_equal(one, two)
+    first, second = (shown(Transport("u", codes=20).prepared(data, 3), table, rows) for data in (table, other))
+    np.testing.assert_array_equal(first, second)
 
 
 def test_it_is_deterministic_and_randomness_is_the_devices(table):
     """Same seeds, same records; another device's generator draws otherwise."""
     rows = table.rows(Split.TEST)
-    one, two = (Transport("u", keep={"talent": 0.0}, codes=20).prepared(table, 1) for _ in range(2))
-    np.testing.assert_array_equal(shown(one, table, rows), shown(two, table, rows))
-    assert (shown(one, table, rows) != shown(one, table, rows, seed=1)).any()
+    first, second = (Transport("u", keep={"talent": 0.0}, codes=20).prepared(table, 1) for _ in range(2))
+    np.testing.assert_array_equal(shown(first, table, rows), shown(second, table, rows))
+    assert (shown(first, table, rows) != shown(first, table, rows, seed=1)).any()
 
 
 def test_it_fails_closed():

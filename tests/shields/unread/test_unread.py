@@ -33,12 +33,14 @@ def fit(name, relative, attributes):
     updates, codes = gradients()
     labels = np.arange(300) % 2
     shield = Unread(relative, **SETTINGS[name])
-    return shield.fitted(updates[:300], {own: codes[own][:300].numpy() for own in attributes}, SEGMENTS, labels)
+    return shield.fitted(
+        updates[:300], {attribute: codes[attribute][:300].numpy() for attribute in attributes}, SEGMENTS, labels
+    )
 
 
 def fitted(name="shaped", relative=0.3, attributes=("sex",)):
-    own = fit(name, relative, attributes)
-    return own.with_fit(own.fit_)  # remembers no device
+    shield = fit(name, relative, attributes)
+    return shield.with_fit(shield.fit_)  # remembers no device
 
 
 def sent(shield, updates, people, number=1, codes=None):
@@ -50,11 +52,11 @@ def sent(shield, updates, people, number=1, codes=None):
 def test_the_true_value_is_never_read_and_a_batch_is_as_one_by_one(name):
     updates, codes = gradients()
     rows, people = updates[300:308], range(300, 308)
-    known = sent(fitted(name), rows, people, codes=codes["sex"])
+    true_codes = sent(fitted(name), rows, people, codes=codes["sex"])
     other = sent(fitted(name), rows, people, codes=1 - codes["sex"])
     nobody = sent(fitted(name), rows, people)
-    assert torch.equal(known, other)
-    assert torch.equal(known, nobody)
+    assert torch.equal(true_codes, other)
+    assert torch.equal(true_codes, nobody)
     shield = fitted(name)
     alone = torch.cat(
         [
@@ -62,7 +64,7 @@ def test_the_true_value_is_never_read_and_a_batch_is_as_one_by_one(name):
             for i, row in zip(people, rows, strict=True)
         ]
     )
-    torch.testing.assert_close(alone, known, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(alone, true_codes, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -100,9 +102,9 @@ def test_two_attributes_are_hidden_together():
     first = shield.sides_.layers[1].inputs  # of a convolution the input is not recovered exactly
     for name in ("sex", "race"):
         for code in range(int(codes[name].max()) + 1):
-            own = codes[name][:300] == code
-            gap = (read[own][:, first].mean(dim=0) - read[:, first].mean(dim=0)).norm()
-            clean = (before[own][:, first].mean(dim=0) - before[:, first].mean(dim=0)).norm()
+            holders = codes[name][:300] == code
+            gap = (read[holders][:, first].mean(dim=0) - read[:, first].mean(dim=0)).norm()
+            clean = (before[holders][:, first].mean(dim=0) - before[:, first].mean(dim=0)).norm()
             assert gap < 0.02 * clean
 
 
@@ -110,11 +112,11 @@ def test_noise_moves_each_layers_input_alike_for_all_outputs():
     updates, _ = gradients()
     shield = fitted("isotropic")
     rows = updates[300:310]
-    before, after = (shield.sides_.read(own).values for own in (rows, sent(shield, rows, range(300, 310))))
+    before, after = (shield.sides_.read(updates).values for updates in (rows, sent(shield, rows, range(300, 310))))
     layer = shield.sides_.layers[1]
     n = (after - before)[:, layer.inputs]
-    told = layer.weights.of(rows) + torch.einsum("no,ni->noi", layer.biases.of(rows), n)
-    torch.testing.assert_close(told, layer.weights.of(sent(shield, rows, range(300, 310))), rtol=1e-2, atol=1e-4)
+    expected = layer.weights.of(rows) + torch.einsum("no,ni->noi", layer.biases.of(rows), n)
+    torch.testing.assert_close(expected, layer.weights.of(sent(shield, rows, range(300, 310))), rtol=1e-2, atol=1e-4)
 
 
 def test_sticky_noise_is_the_same_in_every_round_and_other_noise_is_not():
@@ -155,7 +157,7 @@ def test_it_fails_closed():
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"relative": 0}, "relative"),
         ({"relative": float("nan")}, "relative"),
@@ -167,8 +169,8 @@ def test_it_fails_closed():
         ({"decoys": "quiet"}, "decoys"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings, told):
-    with pytest.raises(InputError, match=told):
+def test_settings_that_make_no_sense_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
         Unread(**settings)
 
 
@@ -211,7 +213,9 @@ def test_erased_inputs_tell_a_linear_reader_nothing():
     for erase in (leace, inlp):
         eraser = erase(x, [codes])
         erased = (x + eraser.motion(x)).numpy()
-        before, after = (LogisticRegression(max_iter=500).fit(own, codes).score(own, codes) for own in (x, erased))
+        before, after = (
+            LogisticRegression(max_iter=500).fit(inputs, codes).score(inputs, codes) for inputs in (x, erased)
+        )
         assert before > 0.6
         assert after < 0.43
     moved = [float(erase(x, [codes]).motion(x).square().sum()) for erase in (leace, inlp)]
