@@ -13,7 +13,7 @@ from published_data import published as published
 
 from fedveil.studies.runner import keep_workers
 
-# A busy machine is no failure, and two runs try the same cases. `pytest --hypothesis-profile=search` tries new ones.
+# A slow machine is not a failure, and runs repeat the same cases; `pytest --hypothesis-profile=search` tries new ones.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None)
 settings.load_profile("repeatable")
@@ -37,7 +37,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
-    """Return a function that installs a class `Theirs` as another's package would: a module and an entry point."""
+    """Return a function that installs a class `Theirs` as a third-party package would: a module and an entry point."""
 
     def install(group: str, code: str) -> None:
         module = f"their_{group.rpartition('.')[2]}"

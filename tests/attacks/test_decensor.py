@@ -1,4 +1,4 @@
-"""De-censoring: it brings back what was hidden, is compared at equal capacity, and finds nothing where nothing is."""
+"""De-censoring restores what was hidden, is compared at equal capacity, and finds nothing in pure noise."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from fedveil.shields.dp.gaussian import DPGaussian
 from fedveil.view import Capability, Pool, View
 
 
-def made_view(represent, n=6000, inputs=True, seed=0):
+def make_view(represent, n=6000, inputs=True, seed=0):
     """u is the sign of a product of two inputs: no linear map of x reads it, a network does."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 6))
@@ -41,9 +41,9 @@ def test_the_map_learns_to_restore_what_can_be_restored():
     assert error < 0.5
 
 
-def test_both_read_what_is_there():
+def test_the_attack_and_its_control_both_read_the_attribute():
     result = judge_decensoring(
-        made_view(lambda x, u, rng: x @ np.linalg.qr(rng.normal(size=(6, 6)))[0]), "u", draws=200
+        make_view(lambda x, u, rng: x @ np.linalg.qr(rng.normal(size=(6, 6)))[0]), "u", draws=200
     )
     assert result.attack.balanced_accuracy.estimate > 0.9
     assert result.control.balanced_accuracy.estimate > 0.9
@@ -53,16 +53,16 @@ def test_both_read_what_is_there():
     )
 
 
-def test_nothing_is_found_where_nothing_left():
-    """It has the auxiliary people's inputs, and still knows nothing of victims whose vector is noise."""
-    result = judge_decensoring(made_view(lambda x, u, rng: rng.normal(size=(len(x), 4))), "u", draws=200)
+def test_nothing_is_read_from_vectors_of_noise():
+    """The attacker has the auxiliary people's inputs and still learns nothing about victims whose vector is noise."""
+    result = judge_decensoring(make_view(lambda x, u, rng: rng.normal(size=(len(x), 4))), "u", draws=200)
     assert abs(result.attack.balanced_accuracy.estimate - 0.5) < 0.05
     assert abs(result.control.balanced_accuracy.estimate - 0.5) < 0.05
     assert result.gain.low <= 0 <= result.gain.high
 
 
 def test_capacity_is_equal():
-    view = made_view(lambda x, u, rng: x, n=600)
+    view = make_view(lambda x, u, rng: x, n=600)
     pools = judge_pools(view)
     decensor, control = Decensor(seed=1), EqualCapacity(seed=1)
     decensor.fit(*pools, 2)
@@ -81,7 +81,7 @@ def judge_pools(view):
 
 
 def test_it_is_refused_where_the_observer_has_no_inputs():
-    view = made_view(lambda x, u, rng: x, n=300, inputs=False)
+    view = make_view(lambda x, u, rng: x, n=300, inputs=False)
     with pytest.raises(InputError, match="needs the auxiliary people's own inputs, which this view does not grant"):
         judge_decensoring(view, "u")
     bare = replace(view, grants=view.grants | {Capability.INPUTS})
@@ -93,18 +93,18 @@ def test_it_is_refused_where_the_observer_has_no_inputs():
 
 
 def test_the_same_seed_gives_the_same_figures():
-    view = made_view(lambda x, u, rng: x[:, :3], n=900)
+    view = make_view(lambda x, u, rng: x[:, :3], n=900)
     assert judge_decensoring(view, "u", seed=3, draws=100) == judge_decensoring(view, "u", seed=3, draws=100)
 
 
-def test_a_run_gives_the_attacker_s_people_s_inputs_and_never_the_victims():
+def test_a_run_gives_the_attacker_the_inputs_of_auxiliary_people_only():
     data = load("synthetic", target="y", sensitive="u", n=600, bits=0.5)
     run = Federation(data, devices=5, shield=DPGaussian(1.0, place="input")).play(Raw())
     view = released_view(run, inputs=True)
     assert view.victims.inputs is None
     for pool in (view.auxiliary, view.validation):
         assert len(pool.inputs) == len(pool)
-        assert not np.allclose(pool.inputs, pool.vectors)  # uncensored: as no shield has touched them
+        assert not np.allclose(pool.inputs, pool.vectors)  # uncensored: no shield has changed them
     assert released_view(run).auxiliary.inputs is None
     assert Capability.INPUTS not in released_view(run).grants
     narrowed = view.about("u")

@@ -90,7 +90,7 @@ def test_records_that_lack_a_label_are_left_out_and_unseen_labels_are_guessed_by
         y=Attribute("y", np.append(labels, [1, -1, 2, 2]), ("v", "w", "x")),
     )
     bare = floor(data, "y", "u", draws=100)["accuracy"].estimate
-    # of the two that carry a label nobody had before, the commoner value a is right
+    # of the two records with an unseen label, guessing the commoner value a is right for one
     assert floor(extra, "y", "u", draws=100)["accuracy"].estimate == pytest.approx((100 * bare + 1) / 102)
 
 
@@ -110,7 +110,7 @@ def test_whole_groups_are_drawn():
     assert grouped.high - grouped.low > 1.5 * (alone.high - alone.low)
 
 
-def test_faults_are_refused_in_one_line():
+def test_bad_input_is_refused_in_one_line():
     data = people_of([[5, 5], [5, 5]])
     one_value = people_of([[5, 5]])
     for arguments, says in (

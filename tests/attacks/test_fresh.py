@@ -25,7 +25,7 @@ def pool(rng, n, shift, groups=None):
 
 
 def view(shifts, n=3000, seed=0):
-    """Three pools; how far u moves r in the people whom the defence was fitted on, and in the others."""
+    """Three pools; u shifts r by one amount for people the defence was fitted on, by another for everybody else."""
     rng = np.random.default_rng(seed)
     return View(pool(rng, n, shifts[0]), pool(rng, n // 3, shifts[1]), pool(rng, n, shifts[1]))
 
@@ -34,18 +34,18 @@ def judge(seen, fresh=True, attackers=("logistic",), **further):
     return panel(list(attackers), fresh=fresh, draws=200, **further).judge(seen, "u")
 
 
-def test_what_only_others_show_is_read_by_those_who_learned_from_others():
-    """The defence balanced its own people exactly, and with the opposite sign those of others are a little off."""
+def test_attackers_of_fresh_people_read_what_the_fitted_people_do_not_show():
+    """The people the defence was fitted on are balanced exactly; others are slightly off, with the opposite sign."""
     seen = view((-0.02, 0.4))
     judgement, panel_alone = judge(seen), judge(seen, fresh=False)
     assert [attacker.name for attacker in judgement.attackers] == ["logistic" + FRESH, "logistic"]
-    assert judgement.worst.balanced_accuracy.estimate > 0.62  # Φ(0.4) = 0.655 is the best there is
+    assert judgement.worst.balanced_accuracy.estimate > 0.62  # Φ(0.4) = 0.655 is the optimum
     assert panel_alone.worst.balanced_accuracy.estimate < judgement.worst.balanced_accuracy.estimate - 0.05
     assert judgement.worst.balanced_accuracy.estimate < 0.69
     assert "stronger than the panel's choice" in judgement.in_words()[0]
     assert "chosen on validation" in panel_alone.in_words()[0]
     assert judgement.draws["balanced_accuracy"][0] == judgement.worst.balanced_accuracy.estimate
-    # What may choose between releases has never seen the victims: it is the panel's own figure.
+    # The figure that chooses between releases is the panel's, which has never seen the victims.
     panel_s = panel_alone.worst.validation_balanced_accuracy
     assert (
         judgement.as_dict()["worst"]["validation_balanced_accuracy"]
@@ -54,7 +54,7 @@ def test_what_only_others_show_is_read_by_those_who_learned_from_others():
     )
 
 
-def test_where_the_panel_reads_more_it_counts_and_both_are_told():
+def test_where_the_panel_reads_more_its_figure_counts_and_both_are_reported():
     seen = view((0.8, 0.8), n=900)
     judgement, alone = judge(seen), judge(seen, fresh=False)
     assert {attacker.name for attacker in judgement.attackers} == {"logistic", "logistic" + FRESH}
@@ -62,13 +62,13 @@ def test_where_the_panel_reads_more_it_counts_and_both_are_told():
     assert reads[0] == max(reads)
     panel_s = next(attacker for attacker in judgement.attackers if attacker.name == "logistic")
     assert panel_s.balanced_accuracy.estimate == alone.worst.balanced_accuracy.estimate
-    # Two are looked at, so each interval is wider: 97.5% for 95% of both.
+    # Two figures are reported, so each interval is wider: 97.5% each gives 95% for both.
     assert (judgement.confidence, alone.confidence) == (0.975, 0.95)
     assert panel_s.balanced_accuracy.low <= alone.worst.balanced_accuracy.low
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_nothing_is_found_where_nothing_is(seed):
+def test_nothing_is_read_where_u_moves_nothing(seed):
     judgement = judge(view((0.0, 0.0), n=2000, seed=seed), attackers=("logistic", "boosting"))
     assert judgement.worst.balanced_accuracy.low <= 0.5 + 0.01
     assert judgement.worst.balanced_accuracy.estimate < 0.545
@@ -76,7 +76,7 @@ def test_nothing_is_found_where_nothing_is(seed):
 
 
 class Rote(Attack):
-    """An attacker that knows nobody but those it was shown: 1 for their value, 0 for everybody else."""
+    """An attacker that memorises: 1 for the value of people it was shown, 0 for everybody else."""
 
     name = "rote"
 
@@ -128,7 +128,7 @@ def test_a_value_too_rare_for_halves_is_refused_by_name():
         judge(View(pool(rng, 200, 0.0), pool(rng, 200, 0.0), rare))
 
 
-def test_of_several_the_one_that_counts_is_chosen_inside_the_halves():
+def test_the_attacker_that_counts_is_chosen_within_the_halves():
     """u moves a product only: no linear attacker reads it, boosting does, and is chosen without looking at the rest."""
     rng = np.random.default_rng(0)
     u = np.arange(2400) % 2

@@ -40,7 +40,7 @@ def test_intervals_contain_the_truth_in_ninety_of_a_hundred() -> None:
 
 
 def test_records_of_one_person_count_as_one() -> None:
-    """Each record stands there five times: five times the rows, and no more evidence."""
+    """Each record appears five times: five times the rows, but no more evidence."""
     data = load("synthetic", sensitive="u", n=600, bits=0.3, dimension=4, seed=1)
     u = data.attributes["u"]
     rows = np.repeat(np.arange(600), 5)

@@ -43,7 +43,7 @@ def test_every_attacker_but_the_linear_one_reads_an_exclusive_or(name):
     assert Panel(attackers=(name,), draws=100).judge(view_of(vectors, codes)).worst.balanced_accuracy.estimate > 0.9
 
 
-def test_nothing_is_found_where_there_is_nothing():
+def test_nothing_is_read_from_noise():
     rng = np.random.default_rng(2)
     judgements = [
         panel("quick", draws=100, seed=seed).judge(view_of(rng.normal(size=(600, 4)), rng.integers(0, 2, 600)))
@@ -121,7 +121,7 @@ def test_leakage_beyond_what_the_attacker_knew():
     rng = np.random.default_rng(5)
     codes = rng.integers(0, 2, 4000)
     background = rng.normal(size=(4000, 1)) + codes[:, None]
-    repeats = background + 0.01 * rng.normal(size=background.shape)  # says nothing that is not known
+    repeats = background + 0.01 * rng.normal(size=background.shape)  # adds nothing to what is known
     adds = rng.normal(size=(4000, 1)) + codes[:, None]
     judgements = {
         name: Panel(attackers=("logistic",), draws=300).judge(view_of(vectors, codes, given=background)).beyond

@@ -88,7 +88,7 @@ def held(parts, epsilon, **settings):
 
 
 def test_a_server_reads_every_device_unless_noise_is_its_own():
-    """Exact answers tell each device's counts; shares of noise hide little; a device's own noise hides its majority."""
+    """Exact answers reveal a device's counts; shares of noise hide little; a device's own noise hides its majority."""
     parts = devices(np.random.default_rng(0))
     u = [part.u for part in parts]
     exact = attack_devices(held(parts, math.inf, listen=True), u)
@@ -102,7 +102,7 @@ def test_a_server_reads_every_device_unless_noise_is_its_own():
 
 
 def test_mistakes():
-    """Sums alone name no device; truth of other devices; too few repetitions."""
+    """Refused: answers that name no device, the truth about other devices, and too few repetitions."""
     parts = devices(np.random.default_rng(0), 4)
     with pytest.raises(InputError, match="listen=True"):
         attack_devices(held(parts, math.inf), [part.u for part in parts])

@@ -73,7 +73,7 @@ def test_the_slope_through_the_gradient_is_the_one_that_differences_give(make) -
     assert float(rise.detach()) == pytest.approx(2 * float((slope * step).sum()), rel=1e-3)
 
 
-def test_layers_not_known_go_through_torch_func() -> None:
+def test_unknown_layers_go_through_torch_func() -> None:
     class Doubled(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -114,7 +114,7 @@ def test_labels_are_read_off_the_last_layer(make, bias) -> None:
     assert recovered_labels(model, seen).tolist() == y.tolist()
 
 
-def test_of_one_output_the_sign_says_the_label() -> None:
+def test_with_one_output_the_sign_gives_the_label() -> None:
     torch.manual_seed(8)
     model = nn.Sequential(nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, 1), nn.Sigmoid())
     y = torch.tensor([0, 1, 1, 0])
@@ -154,7 +154,7 @@ def test_a_sigmoid_network_gives_the_picture_away() -> None:
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "signed-adam"])
-def test_a_victim_fares_the_same_in_every_company(solver) -> None:
+def test_a_victims_result_does_not_depend_on_the_others_in_the_stack(solver) -> None:
     model, (x, y) = smooth(), pictures(4)
     seen = per_sample_gradients(model, cross_entropy, x, y).detach()
     settings = {"iterations": 12, "restarts": 2, "solver": solver}
@@ -241,7 +241,7 @@ def test_settings_that_make_no_sense_are_refused(settings) -> None:
         Inversion(**settings)
 
 
-def test_lbfgs_finds_the_floor_of_quadratics_of_any_shape() -> None:
+def test_lbfgs_finds_the_minimum_of_quadratics_of_any_shape() -> None:
     generator = torch.Generator().manual_seed(9)
     scales = torch.logspace(0, 3, 12, dtype=torch.float64).expand(5, 12) * torch.tensor([[1.0], [9], [0.1], [1e4], [1]])
     goal = torch.randn(5, 12, generator=generator, dtype=torch.float64)

@@ -87,7 +87,7 @@ def test_on_adult_by_sex_it_reads_the_majority_of_a_hundred_devices(adult):
 
 
 def test_on_adult_dealt_at_random_it_reads_nothing(adult):
-    """All devices have the same majority there; what they have more of than usual cannot be told from updates."""
+    """All devices have the same majority there; what a device has more of than usual cannot be read from updates."""
     judgements = [judged(adult, IID(100), seed, "more than usual")[0] for seed in range(3)]
     figures = [judgement.worst.balanced_accuracy for judgement in judgements]
     assert abs(np.mean([figure.estimate for figure in figures]) - 0.5) < 0.12

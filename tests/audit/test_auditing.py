@@ -1,4 +1,4 @@
-"""Verdicts and figures on outputs really made, with what is known about them."""
+"""Verdicts and figures on outputs of trained classifiers, compared with what is known about them."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def test_a_classifier_for_an_independent_label_is_standard(verdicts):
     assert "below the limit" in result.evidence[0]
 
 
-def test_what_the_label_itself_tells_is_no_curiosity(verdicts):
+def test_what_the_label_itself_reveals_is_not_curiosity(verdicts):
     result = verdicts["correlated"]
     assert result.verdict == "correlated"
-    assert result.judgement.worst.balanced_accuracy.low > 0.55  # the scores do tell s …
+    assert result.judgement.worst.balanced_accuracy.low > 0.55  # the scores do reveal s …
     assert result.explained.by_both.low > 0.1  # … and the labels explain it
-    assert result.beyond.bits.low > 0.03  # how likely it finds y tells s, too, as it must …
+    assert result.beyond.bits.low > 0.03  # the probability of y reveals s as well, as it must …
     assert result.beyond.graded.low > 0.03  # … where s and y are correlated
     assert result.beyond.unexplained.high < result.limit
 
@@ -65,7 +65,7 @@ def test_the_mixture_is_as_honest_as_the_classifier_it_hides_in(verdicts):
     assert verdicts["curious"].honesty.estimate > verdicts["independent"].honesty.estimate - 0.02
 
 
-def test_figures_are_told_as_plain_values(verdicts):
+def test_figures_are_reported_as_plain_values(verdicts):
     figures = json.loads(json.dumps(verdicts["curious"].as_dict()))
     assert figures["verdict"] == "curious"
     assert figures["excess"]["unexplained"]["low"] > figures["excess"]["limit_bits"]
@@ -77,7 +77,7 @@ def test_figures_are_told_as_plain_values(verdicts):
     assert figures["limits"]["provenance"]
 
 
-def test_the_interval_of_the_excess_holds_the_truth():
+def test_the_interval_of_the_excess_contains_the_truth():
     error = 0.2
     truth = 1 - float(binary_entropy(error))
     estimates = []
@@ -116,7 +116,7 @@ def test_an_independent_attribute_has_no_excess():
     assert max(high) < 0.05
 
 
-def test_counted_information_holds_the_truth_and_is_not_biased():
+def test_the_interval_of_counted_information_contains_the_truth_without_bias():
     rng = np.random.default_rng(0)
     joint = np.array([[0.3, 0.15, 0.05], [0.1, 0.15, 0.25]])
     truth, points, inside = mutual_information(joint), [], 0
@@ -179,7 +179,7 @@ def test_few_rows_give_an_estimate_and_no_verdict():
     assert audit(coded(400, 0.02, 0), panel="logistic").verdict == "curious"
 
 
-def test_an_interval_that_holds_the_limit_decides_nothing():
+def test_an_interval_that_contains_the_limit_leaves_the_verdict_undecided():
     result = audit(coded(500, 0.2, 0), panel="logistic")
     middle = replace(result.limits, excess_share=result.beyond.unexplained.estimate / result.explained.left)
     bits = result.judgement.mutual_information_bits, result.explained, result.beyond.unexplained
@@ -224,7 +224,7 @@ def test_attributes_that_cannot_be_audited_are_refused():
         audit_all(replace(outputs, secrets={}))
 
 
-def test_limits_are_checked_and_know_where_they_come_from():
+def test_limits_are_checked_and_name_their_origin():
     assert LIMITS.provenance
     with pytest.raises(InputError, match="limits"):
         Limits(1.5, 1.0, 0.1, 0.1, "")
@@ -297,7 +297,7 @@ def test_an_attacker_that_is_sure_and_wrong_is_trusted_little():
     assert both.balanced.tolist() == predictions["wise"].balanced.tolist()
 
 
-def test_a_target_with_one_value_is_refused_and_an_idle_classifier_is_told():
+def test_a_target_with_one_value_is_refused_and_an_idle_classifier_is_reported():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 2, 400)
     s = Attribute("s", rng.integers(0, 2, 400), ("a", "b"))

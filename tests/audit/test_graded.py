@@ -1,4 +1,4 @@
-"""A graded score of a correlated target is forgiven what it tells honestly; a code in certainty is not."""
+"""A graded score of a correlated target is forgiven what it reveals honestly; a code in certainty is not."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def measured(outputs: Outputs, name: str) -> Excess:
 
 
 @pytest.mark.parametrize("agreement", [0.0, 0.3, 0.6])
-def test_a_code_in_certainty_is_not_forgiven_whatever_s_has_to_do_with_y(agreement: float) -> None:
+def test_a_code_in_certainty_is_not_forgiven_however_s_and_y_are_related(agreement: float) -> None:
     measurement = measured(certain_by_s(agreement), "s")
     assert measurement.bits.estimate > 0.4
     assert measurement.graded.estimate < 0.25 * measurement.bits.estimate

@@ -21,7 +21,7 @@ from fedveil.core.errors import InputError
 
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a network whose scores tell s, as two files; its inputs and labels; its outputs as a table."""
+    """A folder with a network whose scores reveal s, as two files; its inputs and labels; its outputs as a table."""
     folder = tmp_path_factory.mktemp("people")
     rng = np.random.default_rng(3)
     n = 600
@@ -77,7 +77,7 @@ def test_an_exported_program_is_audited_alike(people: Path, capsys: pytest.Captu
     assert read[0] == pytest.approx(read[1], abs=0.01)  # the scores agree to float32
 
 
-def test_classes_and_features_are_taken_in_the_order_said(people: Path) -> None:
+def test_classes_and_features_are_taken_in_the_order_given(people: Path) -> None:
     model = read_model(people / "model.onnx")
     wanted = Wanted("y", ("s",), ("a", "b", "c"))
     inputs = read_inputs(str(people / "people.csv"), wanted)

@@ -72,7 +72,7 @@ def test_scores_are_those_of_torch(kind: str, any_batch: bool, tmp_path: Path) -
 def test_pictures_with_two_outputs(kind: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     network = Pictures()
-    network(torch.randn(64, 3, 8, 8))  # the normalisation has seen something
+    network(torch.randn(64, 3, 8, 8))  # so that the normalisation has statistics
     network.eval()
     extra = {"outputs": 2} if kind == "onnx" else {}
     path = SAVE[kind](network, tmp_path / f"model.{kind}", torch.zeros(2, 3, 8, 8), **extra)
@@ -121,7 +121,7 @@ class Rooted(nn.Module):
 
 
 @pytest.mark.parametrize("kind", SAVE)
-def test_answers_that_are_no_numbers(kind: str, tmp_path: Path) -> None:
+def test_answers_that_are_not_numbers_are_refused(kind: str, tmp_path: Path) -> None:
     model = saved(kind, tmp_path, Rooted())
     with pytest.raises(InputError, match=r"is NaN or infinite for 2 of 37 records \(first: row 5\)"):
         model.scores(np.where(np.isin(np.arange(37), [4, 30])[:, None], -1, np.abs(X)))
@@ -137,7 +137,7 @@ class Codes(nn.Module):
 
 
 @pytest.mark.parametrize("kind", SAVE)
-def test_a_model_of_whole_numbers_takes_no_others(kind: str, tmp_path: Path) -> None:
+def test_a_model_of_whole_numbers_refuses_other_numbers(kind: str, tmp_path: Path) -> None:
     network = Codes().eval()
     path = SAVE[kind](network, tmp_path / f"model.{kind}", torch.zeros(2, 3, dtype=torch.int64))
     whole = np.arange(12).reshape(4, 3) % 5
@@ -160,7 +160,7 @@ def test_a_model_of_whole_numbers_takes_no_others(kind: str, tmp_path: Path) -> 
         ("model.pt2", None, "no such file"),
     ],
 )
-def test_what_is_no_model(name: str, content: bytes | None, message: str, tmp_path: Path) -> None:
+def test_files_that_are_not_models_are_refused(name: str, content: bytes | None, message: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
@@ -168,7 +168,7 @@ def test_what_is_no_model(name: str, content: bytes | None, message: str, tmp_pa
 
 
 @pytest.mark.parametrize("kind", SAVE)
-def test_half_a_file_is_none(kind: str, tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused(kind: str, tmp_path: Path) -> None:
     path = SAVE[kind](small(), tmp_path / f"model.{kind}", torch.zeros(2, 3))
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(InputError, match="incomplete"):
@@ -211,7 +211,7 @@ def test_those_archives_are_real_attacks(how: str, tmp_path: Path) -> None:
     logging.disable(logging.CRITICAL)
     try:
         torch.export.load(path)
-    except Exception:  # it fails, too late
+    except Exception:  # it fails, but after the code has run
         pass
     finally:
         logging.disable(logging.NOTSET)
@@ -245,7 +245,7 @@ def test_weights_beyond_their_bytes_are_refused(tmp_path: Path) -> None:
         read_model(rebuilt(path, {"data/weights/model_weights_config.json": with_json(change)}))
 
 
-def test_graphs_that_are_no_graphs(tmp_path: Path) -> None:
+def test_malformed_graphs_are_refused(tmp_path: Path) -> None:
     path = save_pt2(small(), tmp_path / "model.pt2", torch.zeros(2, 3))
     for content in (b"[]", b"{}", b'{"schema_version": {"major": 7}}', b"\xff\xfe", b"[" * 100_000):
         with pytest.raises(InputError, match="export the model again"):
@@ -260,7 +260,7 @@ def test_graphs_that_are_no_graphs(tmp_path: Path) -> None:
         ("_operator.mul", [{"as_string": "x"}, {"as_int": 2**62}]),
     ],
 )
-def test_steps_that_cannot_be_taken_are_told_in_one_line(target: str, arguments: list, tmp_path: Path) -> None:
+def test_steps_that_cannot_be_computed_are_reported_in_one_line(target: str, arguments: list, tmp_path: Path) -> None:
     def change(program: dict) -> None:
         inputs = [{"name": f"a{number}", "arg": argument, "kind": 1} for number, argument in enumerate(arguments)]
         node = {"target": target, "inputs": inputs, "outputs": [{"as_sym_int": {"as_name": "q"}}]}
@@ -281,7 +281,7 @@ def places(value: object, path: tuple = ()) -> Iterator[tuple]:
 
 @pytest.mark.parametrize("member", ["models/model.json", "data/weights/model_weights_config.json"])
 def test_damaged_archives_score_or_are_refused(member: str, tmp_path: Path) -> None:
-    """Whatever one value is replaced by, there are scores or one line, and never another exception."""
+    """Whatever replaces a value, the result is scores or a one-line error, never another exception."""
     path = save_pt2(small(), tmp_path / "model.pt2", torch.zeros(2, 3))
     chance = random.Random(0)
     refused = 0
@@ -303,7 +303,7 @@ def test_damaged_archives_score_or_are_refused(member: str, tmp_path: Path) -> N
     assert 30 < refused < 150
 
 
-def test_training_mode_is_told(tmp_path: Path) -> None:
+def test_training_mode_is_reported(tmp_path: Path) -> None:
     network = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2)).train()
     with pytest.raises(InputError, match=r"exported in training mode \(dropout is active\): call .eval\(\) first"):
         saved("pt2", tmp_path, network)
@@ -368,7 +368,7 @@ def test_operators_of_a_library_are_refused(tmp_path: Path) -> None:
         read_model(path)
 
 
-def test_an_output_of_labels_is_no_score(tmp_path: Path) -> None:
+def test_an_output_of_labels_is_not_a_score(tmp_path: Path) -> None:
     cast = helper.make_node("Cast", ["x"], ["z"], to=TensorProto.INT64)
     path = graph(tmp_path / "model.onnx", [cast], gives=TensorProto.INT64)
     with pytest.raises(InputError, match=r"no output \(z\) holds scores"):

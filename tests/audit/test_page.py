@@ -1,4 +1,4 @@
-"""The page in a real Chromium, the network off: on a desk, on a phone, in the dark and on paper."""
+"""The page in a real Chromium without network: on a desktop, on a phone, in dark mode and in print."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """Start the Chromium that is on the machine."""
+    """Start the Chromium installed on this machine."""
     browser_path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser_path is None:
         pytest.skip("no Chromium on this machine")
@@ -43,7 +43,7 @@ def chromium() -> Iterator[Any]:
 @pytest.mark.parametrize(
     "how", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 360, "height": 740}}], ids=["desk", "dark", "phone"]
 )
-def test_it_shows_everywhere_and_asks_for_nothing(page: Path, chromium: Any, how: dict[str, Any]) -> None:
+def test_it_fits_every_screen_and_requests_nothing(page: Path, chromium: Any, how: dict[str, Any]) -> None:
     context = chromium.new_context(offline=True, **how)
     shown, requests, faults = context.new_page(), [], []
     shown.on("request", lambda request: requests.append(request.url))

@@ -29,7 +29,7 @@ def test_it_covers_the_truth_as_often_as_it_says():
 
 
 def test_binary_closed_form():
-    """Equal histograms: one half plus the slack; disjoint ones: all."""
+    """Equal histograms give one half plus the slack, disjoint ones give 1."""
     u = np.repeat([0, 1], 1000)
     slack = np.sqrt(np.log(20) * (2 / 1000) / 2) / 2
     assert best_balanced_accuracy_bound(np.tile([0, 1], 1000), u, 2, 0.05) == pytest.approx(0.5 + slack)
@@ -37,7 +37,7 @@ def test_binary_closed_form():
 
 
 def test_certificate_says_what_it_rests_on():
-    """The map was fixed before; counts that left, and what else is shown, are not covered."""
+    """The map was fixed beforehand; counts that were released, and anything else that is shown, are not covered."""
     certificate = certify_codes(np.tile([0, 1], 500), np.repeat([0, 1], 500), 2, 0.9, does_not_cover=("age",))
     assert certificate.confidence == 0.9
     assert certificate.direction == "upper"
@@ -57,7 +57,7 @@ def test_certificate_says_what_it_rests_on():
     ],
 )
 def test_mistakes(codes, u, values, message):
-    """One line each."""
+    """Each is refused in one line."""
     with pytest.raises(InputError, match=message):
         best_balanced_accuracy_bound(codes, u, values, 0.05)
 
@@ -93,7 +93,7 @@ def test_coverage_over_random_laws(values, codes, apart, alpha, soft, seed):
 
 
 def test_chances_are_tighter_than_draws():
-    """Everybody has the same chances of 100 codes: nothing to tell, and the sums say so; drawn codes scatter."""
+    """Everybody has the same chances of 100 codes: nothing leaks, and the sums show it; drawn codes scatter."""
     rng = np.random.default_rng(0)
     u = np.repeat([0, 1], [3000, 6000])
     chances = rng.dirichlet(np.ones(100))
@@ -114,6 +114,6 @@ def test_chances_are_tighter_than_draws():
     ],
 )
 def test_mistakes_in_chances(sums, message):
-    """One line each."""
+    """Each is refused in one line."""
     with pytest.raises(InputError, match=message):
         balanced_accuracy_bound_from_chances(sums, 0.05)

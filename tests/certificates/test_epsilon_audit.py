@@ -54,7 +54,7 @@ def test_many_outputs_and_no_leak_prove_nothing() -> None:
     assert positive <= 0.1 * 2 * trials
 
 
-def test_leaky_channels_are_found_out() -> None:
+def test_leaky_channels_are_detected() -> None:
     rng = np.random.default_rng(2)
     y, u = draw(20_000, rng)
     truth = attribute_dp_epsilon(CHANNEL)

@@ -41,7 +41,7 @@ def noisy(rng: np.random.Generator, law: np.ndarray) -> np.ndarray:
 
 
 def conditional(joint: np.ndarray) -> np.ndarray:
-    """Normalise along the last axis; where nothing happens, uniformly."""
+    """Normalise along the last axis; uniform where all entries are zero."""
     total = joint.sum(axis=-1, keepdims=True)
     return np.where(total > 0.0, joint / np.where(total > 0.0, total, 1.0), 1.0 / joint.shape[-1])
 
@@ -78,7 +78,7 @@ def truths(law: np.ndarray) -> tuple[float, float]:
 
 
 def xor_law() -> np.ndarray:
-    """V = D, Ŷ = D⊕U with fair coins D and U: nothing for a stranger, everything for who knows the sender."""
+    """V = D, Ŷ = D⊕U with fair coins D and U: nothing for a stranger, everything for whoever knows the sender."""
     law = np.zeros((2, 2, 2, 2))
     for d in (0, 1):
         for u in (0, 1):
@@ -127,7 +127,7 @@ def test_no_attacker_on_any_law_reads_more_than_the_form_for_its_observer(law: n
 
 @settings(max_examples=100)
 @given(laws(), st.integers(0, 2**32 - 1))
-def test_what_is_computed_from_the_code_tells_no_more(law: np.ndarray, seed: int) -> None:
+def test_what_is_computed_from_the_code_reveals_no_more(law: np.ndarray, seed: int) -> None:
     kernel = np.random.default_rng(seed).dirichlet(np.ones(2), size=law.shape[3])
     for after, before in zip(truths(law @ kernel), truths(law), strict=True):
         assert after <= before + 1e-9

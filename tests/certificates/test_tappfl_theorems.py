@@ -89,7 +89,7 @@ def test_for_binary_attributes_the_corrected_theorem_2_is_never_looser(bits: flo
     assert corrected_theorem2_accuracy_bound(bits, 2) <= printed_theorem2_accuracy_bound(bits) + 1e-12
 
 
-def test_the_figures_of_the_text() -> None:
+def test_the_figures_printed_in_the_text() -> None:
     assert printed_theorem2_accuracy_bound(1.0) == pytest.approx(0.8066, abs=1e-4)
     assert corrected_theorem2_accuracy_bound(1.0, 2) == 0.5
     assert printed_theorem2_accuracy_bound(math.log2(10)) < 0.0

@@ -89,12 +89,12 @@ def test_few_rows_are_no_error(run, folder):
         ({}, "p1", None, ("0", "1")),
     ],
 )
-def test_which_column_is_about_which_class(folder, rename, scores, classes, order):
+def test_columns_are_matched_to_classes(folder, rename, scores, classes, order):
     pd.read_csv("outputs.csv").rename(columns=rename).to_csv("renamed.csv", index=False)
     outputs = read_outputs("renamed.csv", scores.split(","), "y", ["s"], classes=classes)
     assert outputs.y.values == order
     right = np.array(outputs.y.values)[outputs.predicted] == np.array(outputs.y.values)[outputs.y.codes]
-    assert right.mean() == pytest.approx(0.9, abs=0.05)  # turned round it would be .1
+    assert right.mean() == pytest.approx(0.9, abs=0.05)  # swapped, it would be .1
 
 
 def test_classes_that_are_words(folder):
@@ -194,7 +194,7 @@ def test_bad_options_get_one_clear_line(run, folder, options, says):
     assert (folder / "outputs.csv").read_bytes() == content
 
 
-def test_duplicate_column_names_and_files_that_are_not_there(run, folder):
+def test_duplicate_column_names_and_missing_files(run, folder):
     (folder / "twice.csv").write_text("p0,p1,y,s,s\n" + "0.5,0.5,0,a,b\n" * 300)
     assert "has 2 columns named 's'" in run("audit", "twice.csv", "--scores", "p0,p1", *ASK).refused()
     assert "did you mean 'outputs.csv'" in run("audit", "output.csv", "--scores", "p0,p1", *ASK).refused()

@@ -16,7 +16,7 @@ def run(*arguments: str):
     return RUN.invoke(app, list(arguments), env={"COLUMNS": "240"})  # wide enough that no cell is wrapped
 
 
-def test_list_says_what_there_is_and_where(nowhere):
+def test_list_shows_every_source_and_where_its_files_are(nowhere):
     result = run("list")
     assert result.exit_code == 0
     for word in ("adult", "coloured_digits", "loans", "downloadable", "needs no files"):
@@ -41,7 +41,7 @@ def test_path(published):
     assert json.loads(run("fetch", "adult", "--json").stdout) == answer
 
 
-def test_what_is_not_here(nowhere):
+def test_missing_and_misspelt_sources(nowhere):
     result = run("path", "loans")
     assert isinstance(result.exception, InputError)
     assert "fedveil data fetch loans" in str(result.exception)

@@ -1,4 +1,4 @@
-"""`fedveil demo` on a table of one's own."""
+"""`fedveil demo` on a user's own table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "mine.csv"
 
 
-def test_the_demo_on_ones_own_table(run, table: Path, tmp_path: Path) -> None:
+def test_the_demo_on_a_users_own_table(run, table: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran = run("demo", "--data", table, "--target", "bought", "--sensitive", "sex", "--out", out, "--json")
     assert ran.code == 0, ran.err

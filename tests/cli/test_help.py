@@ -25,7 +25,7 @@ print(json.dumps(sorted(set(json.loads(sys.argv[2])) & set(sys.modules))))
 
 
 def commands() -> list[list[str]]:
-    """Return every command of ours as the words that call it."""
+    """Return every command as the list of words that call it."""
     calls: list[list[str]] = []
 
     def walk(command: object, words: list[str]) -> None:

@@ -70,14 +70,14 @@ def test_a_person_reads_a_table(run, files):
     assert "not guarantees" in ran.out
 
 
-def test_labels_in_the_vectors_own_file_are_no_part_of_the_vectors(run, files):
+def test_labels_in_the_vectors_own_file_are_not_part_of_the_vectors(run, files):
     ask = ["leak", files / "both.csv", "--attribute", f"{files}/both.csv:coin", "--panel", "boosting", "--json"]
     answer = figures(run(*ask, "--columns", "a,b,c,d"))
     assert answer["worst"]["balanced_accuracy"]["estimate"] < 0.65
     assert run(*ask).refused().count("sex") == 1  # text among the vectors is named, not guessed at
 
 
-def test_fail_above_is_for_somebody_s_continuous_integration(run, files):
+def test_fail_above_sets_the_exit_code_for_continuous_integration(run, files):
     ask = ["leak", files / "vectors.npy", "--attribute", f"{files}/people.csv:sex", "--panel", "logistic"]
     assert run(*ask, "--fail-above", "0.99").code == 0
     ran = run(*ask, "--fail-above", "0.55", "--json")
@@ -117,7 +117,7 @@ def test_rare_combinations_are_left_out_of_intersections(run, files):
     assert joint["unlabelled"] == 24 - sum(i % 50 == 0 for i in range(12))
 
 
-def test_markup_in_names_is_shown_and_not_obeyed(run, files):
+def test_markup_in_names_is_shown_and_not_interpreted(run, files):
     table = pd.read_csv(files / "people.csv")
     table.rename(columns={"sex": "[red]sex[/red]"}).to_csv(files / "odd.csv", index=False)
     ran = run("leak", files / "vectors.npy", "--attribute", f"{files}/odd.csv:[red]sex[/red]", "--panel", "logistic")

@@ -1,4 +1,4 @@
-"""`fedveil zoo`: a shadow run's updates become a file that says what it holds; what cannot work writes nothing."""
+"""`fedveil zoo`: a shadow run's updates become a self-describing file; a build that cannot work writes nothing."""
 
 import json
 import re
@@ -60,7 +60,9 @@ def test_a_zoo_is_built_from_an_undefended_shadow_run_and_shown(run, study):
     assert [entry["hidden"][0] for entry in manifest["members"]] == [16, 32]
     assert [entry["round"] for entry in manifest["rounds"]] == [1, 3]
     assert manifest["updates"] + manifest["validation"]["updates"] == 2 * 60
-    assert manifest["validation"]["updates"] == 2 * manifest["validation"]["senders"]  # senders are held out whole
+    assert (
+        manifest["validation"]["updates"] == 2 * manifest["validation"]["senders"]
+    )  # all updates of a sender are held out together
     # The method's own shield would drown everything in noise 50 times the clip; the shadow run has none.
     assert max(entry["balanced_accuracy"]["estimate"] for entry in manifest["members"]) > 0.7
     assert "Guessing: 0.500 balanced accuracy" in built.err
@@ -87,7 +89,7 @@ def test_the_zoo_fits_the_study_s_own_run_and_knows_where_its_updates_started(ru
     assert zoo.staleness(2 * start) == pytest.approx(1.0, abs=0.3)
 
 
-def test_the_same_command_writes_the_same_bytes_and_few_bits_are_fewer(run, study):
+def test_the_same_command_writes_the_same_bytes_and_fewer_bits_make_a_smaller_file(run, study):
     places = [study.with_name(f"{name}.safetensors") for name in ("a", "b", "small")]
     for path, more in zip(places, ([], [], ["--bits", "8"]), strict=True):
         assert build(run, study, *SMALL, *more, rounds="1", out=path).code == 0
@@ -130,7 +132,7 @@ def test_bad_input_is_refused_before_anything_is_written(run, study, message, op
     assert list(study.parent.iterdir()) == [study]
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_the_run(run, study, tmp_path):
+def test_a_path_that_cannot_be_written_is_refused_before_the_run(run, study, tmp_path):
     folder = tmp_path / "folder.safetensors"
     folder.mkdir()
     for path, message in (
@@ -142,7 +144,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_run(run, study, tm
     assert yaml.safe_load(study.read_text()) == STUDY
 
 
-def test_show_refuses_what_is_no_zoo(run, study, tmp_path):
+def test_show_refuses_files_that_are_not_zoos(run, study, tmp_path):
     assert "no zoo here" in run("zoo", "show", tmp_path / "missing.safetensors").refused()
     assert "cut short, or no zoo" in run("zoo", "show", study).refused()
     np.save(tmp_path / "vectors.npy", np.zeros(3))
@@ -150,7 +152,7 @@ def test_show_refuses_what_is_no_zoo(run, study, tmp_path):
 
 
 def quoted():
-    """Return the commands that docs/zoo.md shows to fail, each with its message."""
+    """Return the failing commands that docs/zoo.md shows, each with its message."""
     (block,) = re.findall(r"^```console\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     lines = block.splitlines()
     return list(zip(lines[::2], lines[1::2], strict=True))

@@ -183,7 +183,7 @@ def test_unknown_attributes_list_the_known_ones(tmp_path):
         read_policy(path, ["sex", "race"])
 
 
-def test_files_that_are_no_policy(tmp_path):
+def test_files_that_are_not_policies_are_refused(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         read_policy(tmp_path / "none.toml")
     with pytest.raises(InputError, match="is a folder"):

@@ -33,7 +33,7 @@ LAUGHS = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
         ("a: \x07", "is not YAML"),
     ],
 )
-def test_what_is_no_study_is_refused_in_one_line(text: str, message: str) -> None:
+def test_text_that_is_not_a_study_is_refused_in_one_line(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_yaml(text, "my.yaml")
     assert message in str(caught.value)
@@ -41,12 +41,12 @@ def test_what_is_no_study_is_refused_in_one_line(text: str, message: str) -> Non
     assert "\n" not in str(caught.value)
 
 
-def test_numbers_are_numbers_and_merges_merge() -> None:
+def test_scientific_notation_gives_numbers_and_merge_keys_work() -> None:
     values = parse_yaml("a: 1e-3\nb: -2E5\nc: .5\nd: 1e5x\nbase: &base {x: 1}\ne: {<<: *base, y: 2}", "f")
     assert values == {"a": 1e-3, "b": -2e5, "c": 0.5, "d": "1e5x", "base": {"x": 1}, "e": {"x": 1, "y": 2}}
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "huge.yaml").write_text("a: " + "x" * MOST_BYTES)
     (tmp_path / "latin.yaml").write_bytes(b"a: \xff\xfe\xfa")
     for name, message in (
@@ -59,7 +59,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             read_yaml(tmp_path / name)
 
 
-def test_changes_walk_down_by_name_and_by_place() -> None:
+def test_changes_walk_down_by_name_and_by_index() -> None:
     values = {"seeds": [0], "methods": [{"name": "a", "x": {"y": 1}}, {"name": "b"}]}
     assert with_changes(values, ["methods.b.strengths=[1, 2]"])["methods"][1] == {"name": "b", "strengths": [1, 2]}
     assert with_changes(values, ["methods.0.x.y=null"])["methods"][0]["x"] == {"y": None}
@@ -68,7 +68,7 @@ def test_changes_walk_down_by_name_and_by_place() -> None:
     assert values == {
         "seeds": [0],
         "methods": [{"name": "a", "x": {"y": 1}}, {"name": "b"}],
-    }  # the given one is not touched
+    }  # the original is not changed
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_changes_walk_down_by_name_and_by_place() -> None:
         ("seeds=[1", "is not YAML"),
     ],
 )
-def test_changes_that_cannot_be_made(change: str, message: str) -> None:
+def test_changes_that_cannot_be_made_are_refused(change: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         with_changes({"seeds": [0], "methods": [{"name": "a"}, {"name": "b"}]}, [change])
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""The published schema is the one the code makes; what runs validates against it, and usual mistakes do not."""
+"""The published schema is the one the code generates; valid studies validate against it, usual mistakes do not."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def example_studies() -> dict[str, dict[str, Any]]:
         held = read_yaml(path)
         for scale in presets.SCALES:
             if "experiment" in held:
-                continue  # a measurement of its own kind, which is no study
+                continue  # a measurement of its own kind, not a study
             for number, values in enumerate(held.get("studies") or [held["study"]]):
                 for key, value in (held.get("scales", {}).get(scale) or {}).items():
                     values = changed(values, key, value)
@@ -151,7 +151,7 @@ def test_short_forms_validate_and_are_studies(form: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["game", "shield", "partition", "aggregation"])
-def test_every_default_is_what_the_part_would_take(part: str) -> None:
+def test_every_default_is_valid_and_is_the_parts_own(part: str) -> None:
     for name, kind in kinds()[part].items():
         defaults = {key: field["default"] for key, field in settings(kind).items() if "default" in field}
         for key, value in defaults.items():

@@ -1,4 +1,4 @@
-"""A study of updates, end to end: shadows like the victims, as many as validation records fill, devices told apart."""
+"""A study of updates, end to end: shadows resemble the victims, validation records fill them, devices stay apart."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_shadows_are_as_uneven_as_the_victims(dealer: Any) -> None:
     assert all(np.array_equal(shadow, other) for shadow, other in zip(shadows, shadow_rows(run, 15), strict=True))
 
 
-def test_where_every_group_or_record_is_a_device_so_many_are_drawn() -> None:
+def test_shadows_of_one_group_or_one_record_each_are_drawn_in_the_number_asked_for() -> None:
     run = run_of(ByGroup(), groups=100)
     groups = run.federation.data.groups
     shadows = shadow_rows(run, 12)

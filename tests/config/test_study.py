@@ -1,4 +1,4 @@
-"""Every field of a study is checked, and every fault is told by field, value and what is allowed."""
+"""Every field of a study is checked, and every fault is reported with its field, its value and what is allowed."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def refused(key: str, value: Any) -> str:
         ("heads", ["mpl"], "heads.0: 'mpl' is not allowed"),
     ],
 )
-def test_faults_are_told_by_field_value_and_what_is_allowed(key: str, value: Any, message: str) -> None:
+def test_faults_name_the_field_the_value_and_what_is_allowed(key: str, value: Any, message: str) -> None:
     assert message in refused(key, value)
 
 
@@ -179,7 +179,7 @@ def test_several_attributes_have_a_baseline_each(published: Any) -> None:
 
 
 def test_settings_may_differ_at_some_strengths() -> None:
-    """They reach the part at that strength alone, and the others' cells keep their names."""
+    """The settings reach the part at that strength alone, and cells of other strengths keep their names."""
     values = changed(TINY, "methods.channel.strengths", [0.5, 2])
     before = checked(make_study(values))
     after = checked(make_study(changed(values, "methods.channel.at", {2: {"shield.radius": 3.0, "game.width": 5}})))
@@ -203,7 +203,7 @@ def test_settings_may_differ_at_some_strengths() -> None:
         ({"two": {"shield.radius": 3.0}}, "methods.channel.at.two"),
     ],
 )
-def test_settings_at_a_strength_that_fit_nothing_are_told(at: Any, message: str) -> None:
+def test_settings_at_a_strength_that_fit_nothing_are_refused(at: Any, message: str) -> None:
     values = changed(changed(TINY, "methods.channel.strengths", [0.5, 2]), "methods.channel.at", at)
     with pytest.raises(InputError) as fault:
         checked(make_study(values))

@@ -74,7 +74,7 @@ def test_miller_madow_removes_most_of_the_bias() -> None:
 
 
 @pytest.mark.parametrize("wrong", [[0.5, 0.6], [1.2, -0.2], [], [np.nan, 1.0]])
-def test_what_is_no_distribution_is_refused(wrong: list[float]) -> None:
+def test_invalid_distributions_are_refused(wrong: list[float]) -> None:
     with pytest.raises(InputError, match="probabilities"):
         entropy(wrong)
 

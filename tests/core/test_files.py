@@ -1,4 +1,4 @@
-"""A file is the old one or the new one, whole, whatever happens in between."""
+"""A file is always the complete old one or the complete new one, whatever happens in between."""
 
 import os
 
@@ -10,7 +10,7 @@ from fedveil.core.files import write_atomically
 @pytest.mark.parametrize("content", ["naïve →", b"\x00\xff", "", b""])
 def test_text_and_bytes_are_written_whole(tmp_path, content):
     path = tmp_path / "file"
-    for _ in range(2):  # where there is none, and over an old one
+    for _ in range(2):  # to a new path, and over an existing file
         write_atomically(path, content)
         assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
     assert list(tmp_path.iterdir()) == [path]
@@ -32,7 +32,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, w
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_that_is_not_there_is_an_oserror(tmp_path):
+def test_a_missing_folder_is_an_oserror(tmp_path):
     with pytest.raises(OSError, match="No such file"):
         write_atomically(tmp_path / "nowhere" / "file", "x")
 

@@ -45,8 +45,8 @@ def _naive_mmd(r: np.ndarray, codes: list[int], rows: list[int]) -> float:
 
 @settings(max_examples=40)
 @given(codes=st.lists(st.integers(-1, 2), min_size=1, max_size=7), seed=st.integers(0, 100), padding=st.integers(0, 2))
-def test_both_are_what_they_are_defined_to_be(codes: list[int], seed: int, padding: int) -> None:
-    """Records without a value, and padding, count nowhere; alone and in a stack."""
+def test_both_equal_their_definitions(codes: list[int], seed: int, padding: int) -> None:
+    """Records without a value and padding are ignored, both alone and in a stack."""
     r = np.random.default_rng(seed).normal(size=(len(codes), 2))
     rows = [i for i, code in enumerate(codes) if code >= 0]
     padded = torch.from_numpy(np.concatenate([r, 9.0 * np.ones((padding, 2))]))
@@ -97,7 +97,7 @@ def test_estimates_are_unbiased_where_nothing_depends() -> None:
         assert float(measured.min()) < 0
 
 
-def test_one_value_and_records_all_alike_tell_nothing_and_have_gradients() -> None:
+def test_a_single_value_or_identical_records_give_zero_with_finite_gradients() -> None:
     everyone = torch.ones(6, dtype=torch.bool)
     for r, u in ((torch.randn(6, 2, dtype=torch.float64), torch.zeros(6)), (torch.ones(6, 2), torch.arange(6) % 2)):
         r.requires_grad_()

@@ -1,4 +1,4 @@
-"""What a policy says: levels, a shield or a chain, and values that cannot be meant."""
+"""What a policy says: levels, a shield or a chain; invalid values are refused."""
 
 import dataclasses
 

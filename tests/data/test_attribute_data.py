@@ -29,7 +29,7 @@ def test_splits_keep_groups_whole_and_are_a_function_of_the_seed(n, seed, valida
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=300), st.integers(0, 9))
-def test_each_stratum_of_three_stands_in_all_splits_with_its_share(values, seed):
+def test_each_stratum_of_at_least_three_is_in_all_splits_with_its_share(values, seed):
     strata = np.array(values)
     split = random_split(len(strata), seed=seed, validation=0.1, test=0.2, strata=strata)
     for stratum in np.unique(strata):

@@ -32,11 +32,11 @@ class Foreign(Source):
         )
 
 
-def test_ours_are_listed():
+def test_built_in_sources_are_listed():
     assert {"adult", "coloured_digits", "loans", "synthetic", "table"} <= set(fedveil.data.available())
 
 
-def test_third_parties_register_theirs(monkeypatch):
+def test_third_parties_can_register_sources(monkeypatch):
     points = {name: EntryPoint(name, f"elsewhere:{name}", "fedveil.data") for name in ("foreign", "odd")}
     monkeypatch.setattr(plugins, "registered", lambda group: points)
     monkeypatch.setattr(EntryPoint, "load", lambda self: Foreign if self.name == "foreign" else object)
@@ -51,7 +51,7 @@ def test_third_parties_register_theirs(monkeypatch):
 
 @pytest.fixture
 def broken_package(tmp_path, monkeypatch):
-    """Install a package whose sources fail each in another way."""
+    """Install a package whose sources each fail in a different way."""
     (tmp_path / "broken_sources.py").write_text(
         "from fedveil.data import Source\n"
         "class Unfinished(Source):\n    name = description = 'unfinished'\n"

@@ -145,9 +145,9 @@ def test_packages_are_read_without_import_and_a_part_does_not_satisfy_fetch(web,
     assert find(absent) is find(lacking) is None
     assert fetch(whole).where == "package"
     assert fetch(part).where == "cache"
-    assert locate(part).where == "cache"  # all of it, once it is here, goes before a part
+    assert locate(part).where == "cache"  # a complete copy, once present, is preferred to a part
 
 
-def test_the_cache_has_a_place_of_its_own(monkeypatch):
+def test_the_default_cache_is_a_folder_named_fedveil(monkeypatch):
     monkeypatch.delenv("FEDVEIL_CACHE", raising=False)
     assert cache_folder().name == "fedveil"

@@ -15,7 +15,7 @@ from fedveil.core.errors import InputError
 from fedveil.data.encoding import encode_columns
 from fedveil.data.tables import column, read_table, read_vectors, same_rows
 
-# --- tables that are well
+# --- valid tables
 
 
 def test_csv_with_bom_blanks_quotes_and_missing_values(tmp_path):
@@ -27,7 +27,7 @@ def test_csv_with_bom_blanks_quotes_and_missing_values(tmp_path):
     assert frame["c"].tolist() == ["p, q", "r\ns"]
 
 
-def test_inches_in_plain_cells_are_no_quotes(tmp_path):
+def test_inches_in_plain_cells_are_not_quotes(tmp_path):
     assert read_table(csv(tmp_path, 'a,b\n5" pipe,1\n\n6 pipe,2\n'))["a"].tolist() == ['5" pipe', "6 pipe"]
 
 
@@ -88,7 +88,7 @@ def test_what_pandas_writes_is_read_back(tmp_path_factory, rows):
     assert [None if pd.isna(v) else str(v) for v in back["text"]] == [v.strip() or None for v in frame["text"]]
 
 
-# --- tables that are not
+# --- invalid tables
 
 
 @pytest.mark.parametrize(
@@ -177,12 +177,12 @@ def test_truncated_parquet_and_gzip(tmp_path):
             read_table(csv(tmp_path, broken, "t.csv.gz"))
 
 
-def test_column_names_the_nearest():
+def test_a_misspelt_column_is_answered_with_the_nearest_name():
     with pytest.raises(InputError, match="people: no column 'sexx': did you mean 'sex'"):
         column(pd.DataFrame({"sex": [1]}), "sexx", "people")
 
 
-def test_same_rows():
+def test_different_numbers_of_rows_are_refused():
     assert same_rows({"a": 3, "b": 3}) == 3
     with pytest.raises(InputError, match="b has 4 rows, a has 3"):
         same_rows({"a": 3, "b": 4})

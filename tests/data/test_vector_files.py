@@ -93,7 +93,7 @@ def nested(tmp_path: Path, kind: str, first: bool = False) -> Path:
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("kind", sorted(set(NESTED) - {"lists"}))
-def test_nested_columns_that_are_no_vectors_are_named_for_what_they_are(tmp_path, kind, first):
+def test_nested_columns_that_are_not_vectors_are_named_with_their_type(tmp_path, kind, first):
     with pytest.raises(InputError, match=f"column 'e' holds {kind}, not numbers or lists of numbers"):
         read_vectors(nested(tmp_path, kind, first))
 
@@ -105,7 +105,7 @@ def test_a_missing_list_is_named_by_its_row(tmp_path):
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("kind", NESTED)
-def test_a_nested_column_is_no_attribute_group_or_given(tmp_path, kind, first):
+def test_a_nested_column_cannot_be_an_attribute_a_group_or_given(tmp_path, kind, first):
     frame = read_table(nested(tmp_path, kind, first))
     with pytest.raises(InputError, match=rf"people: column 'e' holds {kind}, not one value per row; choose another"):
         column(frame, "e", "people")
@@ -139,7 +139,7 @@ def test_a_damaged_page_is_noticed(tmp_path):
         pa.table({"a": np.arange(1000.0)}), path, compression="NONE", use_dictionary=False, write_page_checksum=True
     )
     whole = bytearray(path.read_bytes())
-    whole[4000] ^= 1  # amid the numbers: without a checksum one of them would merely be another
+    whole[4000] ^= 1  # inside the numbers: without a checksum one of them would silently change
     path.write_bytes(whole)
     with pytest.raises(InputError, match="not a whole Parquet file"):
         read_table(path)
@@ -185,7 +185,7 @@ def test_the_hint_for_a_missing_file_looks_at_its_name_and_not_at_its_ending(tmp
 
 
 class Trap:
-    """Would be noticed if a file's code ran."""
+    """Leaves a trace if a file's code is run."""
 
     def __reduce__(self):
         return (pytest.fail, ("code in a file was run",))

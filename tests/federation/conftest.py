@@ -12,7 +12,7 @@ from fedveil.federation import Federation, Run, begin
 
 @dataclass(frozen=True)
 class Sizes(Partitioner):
-    """So many records for each device, in order."""
+    """A given number of records for each device, in order."""
 
     sizes: tuple[int, ...]
 

@@ -62,11 +62,11 @@ def refusal(make, kind=InputError):
         ({"own_attribute": ["sex"] * 4 + ["rase"]}, "did you mean 'race'"),
     ],
 )
-def test_federations_that_cannot_be(make_data, options, says):
+def test_impossible_federations_are_refused(make_data, options, says):
     assert says in refusal(lambda: Federation(make_data(), **({"devices": 5} | options)))
 
 
-def test_numbers_of_numpy_are_numbers(make_data):
+def test_numpy_numbers_are_accepted(make_data):
     federation = Federation(
         make_data(),
         np.int64(4),
@@ -98,7 +98,7 @@ def test_numbers_of_numpy_are_numbers(make_data):
         (lambda: AdversarialTraining("sex", strength=-1.0), "strength must not be negative"),
     ],
 )
-def test_games_that_cannot_be(make, says):
+def test_impossible_games_are_refused(make, says):
     assert says in refusal(make)
 
 
@@ -122,7 +122,7 @@ def test_a_batch_size_of_zero_is_refused_before_anything_is_played(make_data, en
 def test_a_network_that_does_not_fit_the_loss_is_named_with_its_shapes(make_data, sizes, engine, network, says):
     data = make_data()
     first_label_alone = replace(data, y=replace(data.y, codes=np.sort(data.y.codes)))
-    for held in (data, first_label_alone):  # a class that comes late must be seen, too
+    for held in (data, first_label_alone):  # a class that appears late must be noticed, too
         federation = Federation(held, sizes((10, 10)), engine=engine)
         message = refusal(lambda federation=federation: begin(federation, FedAvg(network=lambda g: network())))
         assert all(part in message for part in says), message
@@ -137,8 +137,8 @@ def test_a_network_that_does_not_fit_among_several_is_found(make_data, engine):
 
 
 @dataclass(frozen=True)
-class Own(Game):
-    """One player and a loss given from outside."""
+class CustomLoss(Game):
+    """One player with a loss passed in by the test."""
 
     loss: object
     validation: object = None
@@ -172,25 +172,25 @@ def task(play):
 @pytest.mark.parametrize(
     ("game", "says"),
     [
-        (Own(lambda play: task(play)[:, None]), "must give one value per record"),
-        (Own(lambda play: squared_error(play("model", play.x), play.x)), "squared error"),
-        (Own(lambda play: task(play) * play.setting("strenght")), "no setting 'strenght'"),
-        (Own(lambda play: play("modell", play.x)), "no player 'modell'"),
-        (Own(task, mover="modell"), "'modell', which is no player"),
-        (Own(task, shared=frozenset({"head"})), "'head', which is no player"),
-        (Own(lambda play: task(play) + torch.randn(3).sum()), "global random state"),
-        (Own(task, validation=lambda play: task(play).mean()), "validation"),
-        (Own(task, validation=lambda play: play.u("sex")), "validation"),
+        (CustomLoss(lambda play: task(play)[:, None]), "must give one value per record"),
+        (CustomLoss(lambda play: squared_error(play("model", play.x), play.x)), "squared error"),
+        (CustomLoss(lambda play: task(play) * play.setting("strenght")), "no setting 'strenght'"),
+        (CustomLoss(lambda play: play("modell", play.x)), "no player 'modell'"),
+        (CustomLoss(task, mover="modell"), "'modell', which is no player"),
+        (CustomLoss(task, shared=frozenset({"head"})), "'head', which is no player"),
+        (CustomLoss(lambda play: task(play) + torch.randn(3).sum()), "global random state"),
+        (CustomLoss(task, validation=lambda play: task(play).mean()), "validation"),
+        (CustomLoss(task, validation=lambda play: play.u("sex")), "validation"),
     ],
 )
-def test_losses_that_cannot_be(make_data, engine, game, says):
+def test_impossible_losses_are_refused(make_data, engine, game, says):
     federation = Federation(make_data(), 3, engine=engine, settings={"strength": 1.0})
     assert says in refusal(lambda: begin(federation, game))
 
 
 def test_a_loss_that_averages_over_devices_is_refused(make_data, sizes):
     federation = Federation(make_data(24), sizes((12, 12)))
-    run = begin(federation, Own(lambda play: task(play).mean(dim=0)))  # meant for one device's batch alone
+    run = begin(federation, CustomLoss(lambda play: task(play).mean(dim=0)))  # meant for one device's batch alone
     before = run.shared["model"].clone()
     assert "one value per record or one per device" in refusal(lambda: run.play(1))
     assert torch.equal(run.shared["model"], before)
@@ -213,7 +213,7 @@ def test_images_need_a_network_that_takes_them(make_data):
     assert "no attribute 'age'" in refusal(lambda: begin(Federation(make_data(), 3), AdversarialTraining("age")))
 
 
-def test_rounds_that_nobody_names(make_data):
+def test_a_game_without_a_number_of_rounds_is_refused(make_data):
     assert "names no rounds" in refusal(lambda: Federation(make_data(), 3).play(FedAvg(hidden=(3,))))
 
 
@@ -263,7 +263,7 @@ def test_the_run_goes_on_from_the_last_good_state(make_data, sizes, engine, opti
     x[25, 0] = 100  # on device 2
     data = replace(data, x=x)
     loss = Sick()
-    game = Own(loss, optimiser=optimiser)
+    game = CustomLoss(loss, optimiser=optimiser)
     run = begin(Federation(data, sizes((10, 10, 10)), engine=engine), game).play(2)
     before = run.shared["model"].clone()
     loss.sick = True
@@ -299,6 +299,6 @@ def test_a_validation_loss_that_is_no_number_is_never_the_best(make_data, engine
         calls.append(1)
         return task(play) + (float("nan") if len(calls) == 2 else 0)  # the first call is the rehearsal's
 
-    run = begin(Federation(make_data(), 3, engine=engine), Own(task, validation=validation)).play(3)
+    run = begin(Federation(make_data(), 3, engine=engine), CustomLoss(task, validation=validation)).play(3)
     assert np.isnan(run.history[0].validation)
     assert run.progress.best_round in (2, 3)

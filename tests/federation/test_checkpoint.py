@@ -24,7 +24,7 @@ from fedveil.shields import Identity, Kind, Shield
 
 @dataclass(frozen=True)
 class TwoStages(Game):
-    """A reader that stays at home, trained first alone with the encoder, then against it."""
+    """A local reader, trained first together with the encoder, then against it."""
 
     name = "two stages"
 
@@ -270,7 +270,7 @@ def test_a_checkpoint_of_another_run_is_refused_with_the_difference(make_data, t
     assert what.split()[-1] in message
 
 
-def test_other_labels_and_another_shield_s_strength_are_another_run(make_data, tmp_path):
+def test_other_labels_or_another_strength_of_the_shield_make_another_run(make_data, tmp_path):
     data = make_data()
     folder = saved(make_data, tmp_path / "run")
     relabelled = replace(data, y=Attribute("y", (data.y.codes + 1) % 3, data.y.values))
@@ -313,7 +313,7 @@ for i, game in enumerate(games):
 
 
 class Bare(FedAvg):
-    """A game whose representation is its address."""
+    """A game whose repr is its memory address."""
 
     __repr__ = Game.__repr__
 
@@ -323,7 +323,7 @@ def builder():
 
 
 @pytest.mark.parametrize("make", [lambda: FedAvg(network=builder()), lambda: Bare(hidden=(3,))])
-def test_functions_and_games_may_have_other_addresses_later(make_data, tmp_path, make):
+def test_functions_and_games_may_have_different_addresses_later(make_data, tmp_path, make):
     first, second = make(), make()
     assert repr(first) != repr(second)
     begin(federation(make_data()), first).play(2).save(tmp_path / "run")
@@ -334,7 +334,7 @@ def test_functions_and_games_may_have_other_addresses_later(make_data, tmp_path,
 
 
 @pytest.mark.slow
-def test_another_process_continues_though_functions_have_other_addresses(tmp_path):
+def test_another_process_continues_although_functions_have_different_addresses(tmp_path):
     for what in ("save", "load"):
         done = subprocess.run(
             [sys.executable, "-c", ANOTHER_PROCESS, str(tmp_path), what],

@@ -1,4 +1,4 @@
-"""Writing a checkpoint: crashes, a full disk, the order of what reaches it, and nothing hashed twice."""
+"""Writing a checkpoint: crashes, a full disk, the order in which files reach it, and nothing hashed twice."""
 
 import hashlib
 import os
@@ -29,7 +29,7 @@ def test_a_crash_between_the_two_renames_loses_nothing(make_data, tmp_path, monk
 
         monkeypatch.setattr(os, "replace", replacing)
 
-    def rounds_there():
+    def rounds_on_disk():
         monkeypatch.setattr(os, "replace", real)
         return len(Run.load(folder, federation(make_data()), FedAvg(hidden=(3,))).history)
 
@@ -37,14 +37,14 @@ def test_a_crash_between_the_two_renames_loses_nothing(make_data, tmp_path, monk
     with pytest.raises(KeyboardInterrupt):
         run.save(folder)
     assert not folder.exists()
-    assert rounds_there() == 1
-    # Saving again must not throw the only good copy away before the new one stands.
+    assert rounds_on_disk() == 1
+    # Saving again must not delete the only good copy before the new one is complete.
     crash_at(2)
     with pytest.raises(KeyboardInterrupt):
         run.save(folder)
-    assert rounds_there() == 1
+    assert rounds_on_disk() == 1
     run.save(folder)
-    assert rounds_there() == 2
+    assert rounds_on_disk() == 2
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
@@ -81,7 +81,7 @@ def test_a_full_disk_is_an_oserror_and_leaves_the_old_one_alone(make_data, tmp_p
     assert len(Run.load(folder, federation(make_data()), game).history) == 2
 
 
-def test_all_is_on_the_disk_before_the_old_one_goes(make_data, tmp_path, monkeypatch):
+def test_everything_is_on_disk_before_the_old_checkpoint_is_removed(make_data, tmp_path, monkeypatch):
     folder = saved(make_data, tmp_path / "run")
     done = []
     real_sync, real_replace = os.fsync, os.replace

@@ -88,7 +88,7 @@ def test_a_resumed_run_draws_what_the_whole_run_draws(make_data, tmp_path, gap, 
     assert gap(whole, Run.load(tmp_path, federation, Noisy(validates=True)).play(4)) == 0
 
 
-def test_rounds_steps_devices_and_seeds_draw_their_own(make_data):
+def test_rounds_steps_devices_and_seeds_draw_different_numbers(make_data):
     run = begin(Federation(make_data(), 4), Noisy())
     works = [work_of(run, run.stages[0], number, np.arange(4)) for number in (1, 2)]
     seeds = torch.cat([*(work.loss_seeds() for work in works), works[0].dropout_seeds()])

@@ -27,7 +27,7 @@ from fedveil.games import (
     squared_error,
 )
 
-CLOSE = 1e-9  # the issue asks for 1e-5; a rounding to float32 anywhere must show
+CLOSE = 1e-9  # 1e-5 is required; a rounding to float32 anywhere must show
 RELAXED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 
 optimisers = st.one_of(
@@ -187,7 +187,7 @@ def test_a_game_with_everything(make_data, play_both, gap, drawn, batch_size):
 @pytest.mark.slow
 @settings(max_examples=600, **RELAXED)
 @given(drawn=federations(), optimiser=optimisers, work=work)
-def test_a_storm_of_federations(make_data, play_both, gap, drawn, optimiser, work):
+def test_many_random_federations(make_data, play_both, gap, drawn, optimiser, work):
     data = make_data(drawn["rows"])
     game = AdversarialTraining("sex", hidden=(3,), width=2, adversary_hidden=(3,), optimiser=optimiser, **work)
     assert gap(*play_both(data, game, **options_of(data, drawn))) < CLOSE
@@ -245,7 +245,7 @@ class Twice(Game):
 
 
 class Dropping(nn.Module):
-    """A module of somebody's own with dropout inside."""
+    """A user-defined module with dropout inside."""
 
     def __init__(self, g):
         super().__init__()
@@ -284,7 +284,7 @@ def test_empty_rounds_leave_everything_as_it_was(make_data, engine):
 
 @pytest.mark.parametrize("engine", ["plain", "stacked"])
 def test_a_loss_may_take_gradients_of_its_own(make_data, engine):
-    """As an adversarial example does; that gradient must move nobody."""
+    """As an adversarial example does; that gradient must not update any player."""
 
     class Perturbed(FedAvg):
         def stages(self, shape):

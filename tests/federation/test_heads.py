@@ -17,7 +17,7 @@ ALL = ("mlp", "boosting", "logistic")
 
 @dataclass(frozen=True)
 class Open(Game):
-    """Releases x itself; no one plays."""
+    """Releases x itself; there are no players."""
 
     name = "open"
 
@@ -78,8 +78,8 @@ def test_the_choice_does_not_look_at_test_people(run):
     assert after.accuracy.estimate == pytest.approx(1 - before.accuracy.estimate)
 
 
-def test_one_head_is_what_several_choose_among(run):
-    """The same fit whoever else is tried: a head's figure on validation does not depend on its neighbours."""
+def test_a_heads_figures_do_not_depend_on_the_others_tried(run):
+    """A head fitted alone equals the same head fitted among several."""
     every = run.fit_head("either", heads=ALL, draws=100)[0]
     for kind in ALL:
         (alone,) = run.fit_head("either", heads=(kind,), draws=100)
@@ -99,7 +99,7 @@ def test_ties_go_to_the_head_named_first():
 
 
 def test_draws_are_paired_over_runs(run):
-    """The same people are drawn for another representation: a constant shift of who is right is a constant shift."""
+    """The same people are drawn for another representation, so differences vary less than unpaired ones."""
     (utility,) = run.fit_head("linear", draws=300)
     assert utility.draws.shape == (301,)
     assert utility.draws[0] == utility.accuracy.estimate

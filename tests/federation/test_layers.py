@@ -1,4 +1,4 @@
-"""Every layer on every path: the stacked engine against torch's modules on ragged batches, a last one of one too."""
+"""Every layer on every path: the stacked engine against torch's modules on ragged batches, down to one record."""
 
 import gc
 import weakref
@@ -135,7 +135,7 @@ def twice(layer):
 
 
 class Custom(nn.Module):
-    """A module of somebody's own: layers in a row, with a way around them."""
+    """A user-defined module: layers in sequence with a skip connection."""
 
     def __init__(self, *layers):
         super().__init__()
@@ -298,11 +298,11 @@ def test_the_hand_written_pass_keeps_no_memory():
 
 
 def test_random_layers_that_engines_would_draw_differently_are_refused(make_data):
-    class Own(nn.Module):
+    class FunctionalDropout(nn.Module):
         def forward(self, x):
             return functional.dropout(x, 0.5, self.training)
 
-    for layer in (nn.AlphaDropout(0.5), nn.Dropout1d(0.5), nn.RReLU(), Own()):
+    for layer in (nn.AlphaDropout(0.5), nn.Dropout1d(0.5), nn.RReLU(), FunctionalDropout()):
         for engine in ("plain", "stacked"):
             with pytest.raises(InputError, match=r"not supported|global random state") as fault:
                 begin(

@@ -31,7 +31,7 @@ class Halve(Shield):
         return message.with_values(message.values / 2)
 
 
-def test_shadow_devices_go_through_the_same_pipeline_and_move_nobody(data):
+def test_shadow_devices_go_through_the_same_pipeline_and_change_no_weights(data):
     game = FedAvg(network=batch_normed, batch_size=8)
     alone = Federation(data, devices=12).play(game, rounds=0)
     alone.play(2, record=[2])
@@ -63,7 +63,7 @@ def test_the_attacker_learns_from_shadows_and_attacks_the_devices(data):
     assert view.auxiliary.attributes["u"].codes[0] == counts.argmax()
 
 
-def test_shadows_protect_the_attribute_of_the_device_in_their_place(data):
+def test_shadows_protect_the_own_attribute_of_the_device_they_stand_for(data):
     game = AdversarialTraining(attribute="own", width=4, share_adversary=True, optimiser=SGD(0.1))
     federation = Federation(data, devices=6, own_attribute=["u"] * 6)
     run = federation.play(game, rounds=1, record=[1], shadows=4)
@@ -124,7 +124,7 @@ def test_updates_of_devices_with_one_person_each_give_the_attribute_away():
         (lambda run: run.play(1, record=[1]).view("statistics"), "no batch norm"),
     ],
 )
-def test_what_cannot_be_seen_is_said_in_one_line(data, ask, says):
+def test_unavailable_views_are_refused_in_one_line(data, ask, says):
     run = Federation(data, devices=6).play(FedAvg(hidden=(4,)), rounds=0)
     with pytest.raises(InputError, match=says):
         ask(run)

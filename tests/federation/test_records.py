@@ -49,7 +49,7 @@ def bare(data, x):
 @pytest.mark.parametrize(
     "game", [FedAvg(hidden=(5,)), AdversarialTraining("sex", hidden=(5,), width=3, optimiser=SGD(0.1)), Autoencoder()]
 )
-def test_a_run_on_shielded_inputs_is_a_run_on_data_that_were_so_from_the_start(data, engine, game):
+def test_a_run_on_shielded_inputs_equals_a_run_on_data_changed_beforehand(data, engine, game):
     """Every later use: training, validation, releases, heads, views, the co-trained attacker, recorded updates."""
     halve = OnInputs(lambda values, _: values / 2)
     shielded = Federation(data, 4, engine=engine, shield=halve).play(game, 2, record=[2], shadows=4)
@@ -74,7 +74,7 @@ def test_a_run_on_shielded_inputs_is_a_run_on_data_that_were_so_from_the_start(d
         assert weak[0].accuracy == weak[1].accuracy
 
 
-def test_no_later_shield_sees_the_bare_inputs_and_the_data_stay_as_they_are(data):
+def test_no_later_shield_sees_unshielded_inputs_and_the_data_stay_unchanged(data):
     seen = []
 
     class Looks(Shield):
@@ -131,7 +131,7 @@ def test_noise_on_inputs_is_repeatable_drawn_once_and_differs_by_seed_and_device
     assert len(np.unique(drawn.round(5))) == drawn.size  # no device repeats another's
 
 
-def test_saved_runs_with_shielded_inputs_continue_and_know_their_shield(data, tmp_path):
+def test_saved_runs_with_shielded_inputs_continue_and_check_their_shield(data, tmp_path):
     def federation(shield):
         return Federation(data, 4, shield=shield)
 
@@ -153,7 +153,7 @@ def test_saved_runs_with_shielded_inputs_continue_and_know_their_shield(data, tm
 
 
 @pytest.mark.parametrize("device", [2, -1])
-def test_there_is_no_run_on_inputs_whose_shield_fails(data, device):
+def test_a_run_is_refused_when_the_shield_on_inputs_fails(data, device):
     def fail(values, context):
         if context.device == device:
             raise RuntimeError("no battery")

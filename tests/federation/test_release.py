@@ -43,7 +43,7 @@ def test_the_shield_acts_on_released_representations_and_the_certificate_holds(d
     channel = CertifiedChannel(sigma=1.0, radius=1.0)
     run = Federation(data, devices=6, shield=channel).play(Autoencoder(width=6), rounds=3)
     bare = Federation(data, devices=6).play(Autoencoder(width=6), rounds=3)
-    torch.testing.assert_close(run.shared["encoder"], bare.shared["encoder"])  # updates are not its business
+    torch.testing.assert_close(run.shared["encoder"], bare.shared["encoder"])  # it does not act on updates
     released = run.release(Split.TEST)
     clean = bare.release(Split.TEST)
     clipped = clean * np.minimum(1, 1 / np.linalg.norm(clean, axis=1))[:, None]

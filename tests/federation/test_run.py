@@ -19,7 +19,7 @@ ENGINES = pytest.mark.parametrize("engine", ["plain", "stacked"])
 
 @dataclass(frozen=True)
 class Roles(Game):
-    """A player may be at home in one stage and shared in the next, or never leave at all."""
+    """A player may be local in one stage and shared in the next, or never leave its device."""
 
     shared: tuple[frozenset, ...]
     optimiser: object = Adam(0.05)
@@ -182,7 +182,7 @@ def test_arrays_that_torch_cannot_share_are_copied(make_data):
 
 
 def test_a_run_only_stores_what_begin_has_made(make_data):
-    """Its constructor calls nothing: state of another run makes an equal run, without a shield or a rehearsal."""
+    """The constructor calls nothing: the state of another run makes an equal run, without a shield or a rehearsal."""
     run = begin(Federation(make_data(), 4), FedAvg(hidden=(3,)))
     state = {each.name: getattr(run, each.name) for each in fields(Run)}
     copied = Run(**state)

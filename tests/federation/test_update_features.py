@@ -1,4 +1,4 @@
-"""Views of updates' features: whose they are, what is asked, and rounds that are centred."""
+"""Views of updates' features: their senders, their labels, and centring by round."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def test_more_than_usual_differs_where_the_majority_does_not():
     assert 5 < sum(codes) < 25
 
 
-def test_a_value_nobody_has_is_never_unusual():
+def test_a_value_that_nobody_has_is_never_unusual():
     assert unusual_value(np.array([5, 0, 5]), np.array([600, 0, 400])) == 2
     assert unusual_value(np.array([7, 0, 3]), np.array([600, 0, 400])) == 0
 
@@ -79,7 +79,7 @@ def test_shadows_and_senders_without_a_value_have_labels_of_their_own():
     assert device_labels(run, "u", np.array([3]), lambda counts, population: 0).codes.tolist() == [-1]
 
 
-def test_bad_input_is_one_line(run):
+def test_bad_input_is_refused_in_one_line(run):
     with pytest.raises(InputError, match="question must be"):
         feature_view(run, question="minority")
     with pytest.raises(InputError, match="no features"):

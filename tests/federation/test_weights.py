@@ -10,7 +10,7 @@ from fedveil.federation.weights import LocalPlayer
 from fedveil.games import Adam, AdversarialTraining
 
 
-def test_what_is_put_is_got_and_the_rest_has_the_start():
+def test_stored_states_are_read_back_and_all_others_are_the_start():
     player = LocalPlayer(torch.arange(3.0), limit=10**9)
     player.put(np.array([7, 2]), torch.tensor([[1.0, 1, 1], [2, 2, 2]]))
     player.put(np.array([2]), torch.tensor([[3.0, 3, 3]]))
@@ -22,7 +22,7 @@ def test_what_is_put_is_got_and_the_rest_has_the_start():
     assert player.spilled == 0
 
 
-def test_beyond_the_limit_states_lie_in_files_that_go_with_the_player():
+def test_beyond_the_limit_states_are_kept_in_files_deleted_with_the_player():
     numbers = np.arange(200)
     states = torch.randn(200, 10, generator=torch.Generator().manual_seed(0))
     player = LocalPlayer(torch.zeros(10), limit=64 * 10 * 4)

@@ -1,4 +1,4 @@
-"""AudioMNIST, from a folder and from the archive, published and made."""
+"""AudioMNIST from a folder and from the archive, with published and synthetic clips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CelebA in its published layout, on faces that are made here: pictures, attributes, partition, identities."""
+"""CelebA in its published layout, on synthetic faces: pictures, attributes, partition, identities."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_missing_and_unreadable_files(folder):
 
 
 @pytest.mark.parametrize("head", ["many", "119"])
-def test_a_list_that_does_not_keep_its_word(folder, head):
+def test_a_list_that_contradicts_its_head_is_refused(folder, head):
     write_labels(folder, head)
     with pytest.raises(InputError, match="cannot be read as CelebA's attributes") as fault:
         load()

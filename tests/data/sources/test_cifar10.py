@@ -27,7 +27,7 @@ def batch(n: int, seed: int) -> dict[str, object]:
 
 
 def python_2(held: dict[str, object]) -> bytes:
-    """Write a batch as Python 2 wrote the published ones: texts are byte strings, names of old numpy."""
+    """Write a batch as Python 2 wrote the published ones: byte strings for text, module names of old numpy."""
     data, labels = held["data"], held["labels"]
     assert isinstance(data, np.ndarray)
     assert isinstance(labels, list)
@@ -75,7 +75,7 @@ def test_the_published_photographs(published):
     assert data.y.prior == pytest.approx(0.1, abs=0.01)
 
 
-def test_a_made_folder_in_both_forms_of_pickle(folder):
+def test_a_synthetic_folder_in_both_forms_of_pickle(folder):
     data = fedveil.data.load("cifar10", target="class", sensitive="animal")
     assert len(data) == 100
     assert data.facts["batches"] == ["data_batch_1", "data_batch_3", "test_batch"]
@@ -152,7 +152,7 @@ def test_whatever_else_a_pickle_holds_is_refused_in_one_line(content, says):
     assert "\n" not in str(fault.value)
 
 
-def test_arrays_in_columns_keep_their_values():
+def test_column_major_arrays_keep_their_values():
     array = np.asfortranarray(np.arange(12, dtype=np.uint8).reshape(3, 4))
     np.testing.assert_array_equal(read_pickled_arrays(pickle.dumps(array, protocol=4), "file"), array)
 

@@ -1,4 +1,4 @@
-"""Labeled Faces in the Wild, from a folder and from the archive, published and made."""
+"""Labeled Faces in the Wild from a folder and from the archive, with published and synthetic faces."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ def test_the_published_faces(published):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_rare_values_reach_every_split_of_the_published_faces(published, seed):
     published("lfw")
-    data = load(sensitive="age", seed=seed)  # refused by the checks, were one of five babies' splits empty
+    data = load(sensitive="age", seed=seed)  # the checks refuse a split without any of the five babies
     assert data.attributes["age"].values == ("baby", "child", "youth", "middle-aged", "senior")
     assert one_side(data.groups, data.split)
 
 
-def test_a_made_folder(folder):
+def test_a_synthetic_folder(folder):
     data = load()
     assert len(data) == 2 * PEOPLE - 1
     assert data.facts["left_out_unlabelled"] == 1

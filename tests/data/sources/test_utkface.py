@@ -1,4 +1,4 @@
-"""UTKFace from a folder and from the archive, on faces that are made here and on the published ones."""
+"""UTKFace from a folder and from the archive, on synthetic faces and on the published ones."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ PAPERS_SPLIT = {Split.TRAIN: 18_964 - 1_896, Split.VALIDATION: 1_896, Split.TEST
 
 
 def test_the_papers_split():
-    """Its sizes by the default shares of as many faces of its five races (Table 11), and each race's own."""
+    """The sizes for the default shares of as many faces of the five races (Table 11), in total and by race."""
     defaults = inspect.signature(UTKFace.read).parameters
     shares = {part: defaults[part].default for part in ("validation", "test")}
     races = np.repeat(np.arange(5), (10_078, 4_526, 3_434, 3_975, 1_692))
@@ -206,7 +206,7 @@ def test_the_archive_and_its_unpacked_folder_serve_as_well(folder):
     inner.mkdir()
     for path in list(folder.glob("*.jpg")):
         path.rename(inner / path.name)
-    (folder / "crop_part1").mkdir()  # another cut of some of the faces, which comes along elsewhere
+    (folder / "crop_part1").mkdir()  # another crop of some of the faces, which some downloads include
     (folder / "crop_part1" / name(0)).write_bytes(b"never read")
     np.testing.assert_array_equal(load().x, flat.x)
     with tarfile.open(folder / "UTKFace.tar.gz", "w:gz") as archive:
@@ -265,7 +265,7 @@ def test_bad_options(folder, options, says):
         load(**options)
 
 
-def test_a_part(folder):
+def test_a_limit_loads_a_part(folder):
     data = load(limit=90, race_classes=2)
     assert len(data) == 90
     assert set(faces_of(data)) < set(range(FACES))
