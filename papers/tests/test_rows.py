@@ -14,8 +14,8 @@ from fedveil_papers.cli import reproduce_preset
 from fedveil_papers.kinds import EXPERIMENTS, make_experiment
 from fedveil_papers.preset import Preset
 from fedveil_papers.rows import Figure, Row, beside_paper, study_row
-from made_celeba import ramps, write_celeba
 from rich.console import Console
+from synthetic_celeba import ramps, write_celeba
 
 from fedveil.core.figures import Estimate
 from fedveil.data.catalogue import find_source

@@ -28,7 +28,7 @@ WEIGHTS = {"layer.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "layer.
 
 @pytest.fixture(autouse=True, scope="module")
 def _server() -> Iterator[None]:
-    """Messages can be made only by somebody: the server of some run."""
+    """Act as the server of a run: Flower lets only an identified task create messages."""
     before = TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
     yield
@@ -177,7 +177,7 @@ def test_options_for_tables_are_refused_for_a_capture(
         )
 
 
-def test_faults_are_told_in_one_line(captured: tuple[Path, Path], tmp_path: Path) -> None:
+def test_faults_are_reported_in_one_line(captured: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="but not a capture"):
         Captured.load(tmp_path)
     with pytest.raises(InputError, match="is not empty"):

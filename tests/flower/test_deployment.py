@@ -1,4 +1,4 @@
-"""Real processes with TLS and node authentication: who is admitted, who dies, who comes late, and what has left."""
+"""Real processes with TLS and node authentication: which nodes are admitted, die or join late, and what was sent."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def seen(deployment: Loopback, names: dict[str, Node], folder: Path) -> Captured
     stranger = deployment.start_node(_site(folder / "sites" / "stranger", SPARSIFY), wait=False, authenticated=False)
     names["stranger"] = stranger
     run = deployment.start_app(GUARDED, {"capture": str(folder / "captured"), "gone": str(folder / "gone")})
-    end = time.monotonic() + 400  # bounded, and long enough for a machine that does other work
+    end = time.monotonic() + 400  # bounded, and long enough for a busy machine
     while not (folder / "busy").exists():
         assert time.monotonic() < end, run.log
         time.sleep(0.05)
@@ -75,7 +75,7 @@ def _of(seen: Captured, node: Node) -> dict[int, np.ndarray]:
     }
 
 
-def _training_goes_on_without_the_dead_and_with_the_late(seen: Captured, names: dict[str, Node]) -> None:
+def _training_goes_on_without_dead_nodes_and_with_late_ones(seen: Captured, names: dict[str, Node]) -> None:
     assert set(_of(seen, names["steady"])) == {1, 2, 3}
     assert set(_of(seen, names["doomed"])) == {1}  # killed in the middle of its second round
     assert names["doomed"].process.returncode == -9
@@ -83,7 +83,7 @@ def _training_goes_on_without_the_dead_and_with_the_late(seen: Captured, names: 
     assert 1 not in _of(seen, names["late"])
 
 
-def _nothing_unshielded_has_left(seen: Captured, names: dict[str, Node]) -> None:
+def _nothing_unshielded_was_sent(seen: Captured, names: dict[str, Node]) -> None:
     for name in ("steady", "doomed"):
         for update in _of(seen, names[name]).values():
             assert np.count_nonzero(update) == 10  # 90 of the 100 weights that the app moved are not sent
@@ -137,12 +137,12 @@ def _a_node_that_does_not_trust_the_certificate_does_not_connect(deployment: Loo
         pass
 
 
-def test_a_deployment_with_keys_in_which_a_node_dies_and_another_comes_late(
+def test_a_deployment_with_keys_in_which_a_node_dies_and_another_joins_late(
     seen: Captured, names: dict[str, Node], deployment: Loopback, folder: Path
 ) -> None:
     # One test: pytest-xdist would start a deployment on every worker that is given one of several.
-    _training_goes_on_without_the_dead_and_with_the_late(seen, names)
-    _nothing_unshielded_has_left(seen, names)
+    _training_goes_on_without_dead_nodes_and_with_late_ones(seen, names)
+    _nothing_unshielded_was_sent(seen, names)
     _a_node_without_a_policy_sends_a_fixed_sentence_and_nothing_else(seen, names)
     _every_update_that_left_is_in_its_site_s_ledger(seen, names, folder)
     _a_node_whose_key_is_not_registered_is_not_admitted(seen, names, deployment)

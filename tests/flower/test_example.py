@@ -1,4 +1,4 @@
-"""The example: the diffs apply, the mod does its work in the patched app, and its measurements take no phone twice."""
+"""The example: the diffs apply, the mod works in the patched app, and the measurements use no phone twice."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_shadow_nodes_without_a_policy_are_refused(example: tuple[ModuleType, Mo
         measure.shadows(shielded, tmp_path, tmp_path / "broken.toml", 1, 0)
 
 
-def test_cohorts_of_victims_share_no_phone_and_are_told_their_majority(
+def test_cohorts_of_victims_share_no_phone_and_are_labelled_with_their_majority(
     example: tuple[ModuleType, ModuleType],
 ) -> None:
     _, sums = example

@@ -17,7 +17,7 @@ from fedveil.flower.mod import shield_mod
 from fedveil.flower.node import client_app
 
 
-def test_a_node_that_comes_late_and_one_that_goes(tmp_path: Path) -> None:
+def test_a_node_that_joins_late_and_one_that_leaves(tmp_path: Path) -> None:
     path = study_file(tmp_path, GAMES["adversarial"], devices=3)
     grid, setup, fleet, lines = on_grid(path)
     third = list(grid.nodes)[2]
@@ -37,7 +37,7 @@ def test_a_node_that_comes_late_and_one_that_goes(tmp_path: Path) -> None:
     assert "device 2 is here" in lines
 
 
-def test_one_that_does_not_answer_is_left_out(tmp_path: Path) -> None:
+def test_a_node_that_does_not_answer_is_left_out(tmp_path: Path) -> None:
     grid, setup, fleet, lines = on_grid(study_file(tmp_path, GAMES["adversarial"]))
     run = setup.run(fleet=fleet)
     run.play(1)
@@ -98,7 +98,7 @@ def _nan(arrays: dict) -> dict:
         ({protocol.PARTITION: 0, protocol.PARTITIONS: 2}, "another node"),
     ],
 )
-def test_nodes_that_are_no_device_take_no_part(config: dict, why: str, tmp_path: Path) -> None:
+def test_nodes_that_are_not_devices_take_no_part(config: dict, why: str, tmp_path: Path) -> None:
     path = study_file(tmp_path, GAMES["adversarial"])
     grid, setup, fleet, lines = on_grid(path)
     grid.join(client_app(path), config)
@@ -107,7 +107,7 @@ def test_nodes_that_are_no_device_take_no_part(config: dict, why: str, tmp_path:
     assert run.history[0].devices == 2
 
 
-def test_a_machine_that_was_started_anew_takes_its_device_back(tmp_path: Path) -> None:
+def test_a_restarted_machine_takes_its_device_back(tmp_path: Path) -> None:
     path = study_file(tmp_path, GAMES["adversarial"])
     grid, setup, fleet, lines = on_grid(path)
     dead = next(iter(grid.nodes))
@@ -125,7 +125,7 @@ def test_a_machine_that_was_started_anew_takes_its_device_back(tmp_path: Path) -
     assert lines.count("device 0 is here") == 2
 
 
-def test_why_a_node_does_not_say_which_device_it_is_is_told(tmp_path: Path) -> None:
+def test_a_node_that_cannot_name_its_device_reports_why(tmp_path: Path) -> None:
     path = study_file(tmp_path, GAMES["adversarial"])
     grid, setup, fleet, lines = on_grid(path)
     grid.join(client_app(path, mods=[shield_mod()]), {protocol.PARTITION: 0, protocol.PARTITIONS: 2})
@@ -146,7 +146,7 @@ def test_a_cell_of_a_study_is_not_trained_without_its_nodes(fault: str, tmp_path
         run.play(2)
 
 
-def test_too_few_nodes_are_told(tmp_path: Path) -> None:
+def test_too_few_nodes_are_reported(tmp_path: Path) -> None:
     grid, setup, fleet, _ = on_grid(study_file(tmp_path, GAMES["adversarial"]))
     grid.leave(next(iter(grid.nodes)))
     with pytest.raises(InputError, match="1 of the 2 nodes"):

@@ -60,13 +60,15 @@ def test_the_studys_shield_works_on_the_node(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "shield", [{"kind": "dp-gaussian", "sigma": 0.5, "clip": 0.1}, {"kind": "quantise", "bits": 2}]
 )
-def test_noise_of_a_site_that_keeps_its_own_is_not_what_the_studys_seed_foretells(shield: dict, tmp_path: Path) -> None:
+def test_noise_of_a_site_that_reveals_nothing_cannot_be_predicted_from_the_studys_seed(
+    shield: dict, tmp_path: Path
+) -> None:
     _, setup, fleet, _ = on_grid(study_file(tmp_path, GAMES["adversarial"], shield=shield), reveal=False)
     first, second = (setup.run(fleet=fleet).play(1, record=[1]).recorded[0][2] for _ in range(2))
     server = Setup.read(study_file(tmp_path, GAMES["adversarial"], engine="stacked", shield=shield), {}).run()
-    foretold = server.play(1, record=[1]).recorded[0][2]
-    assert foretold.shape == first.shape
-    assert not torch.allclose(first, foretold, atol=1e-6)
+    predicted = server.play(1, record=[1]).recorded[0][2]
+    assert predicted.shape == first.shape
+    assert not torch.allclose(first, predicted, atol=1e-6)
     assert not torch.allclose(first, second, atol=1e-6)
 
 
@@ -92,7 +94,7 @@ def test_a_shields_secret_is_kept_between_messages(tmp_path: Path) -> None:
     assert any(not torch.equal(runs[0][player], runs[1][player]) for player in runs[0])
 
 
-def test_damage_is_told_only_by_nodes_that_reveal(tmp_path: Path) -> None:
+def test_damage_is_reported_only_by_nodes_that_reveal_it(tmp_path: Path) -> None:
     shield = {"shield": {"kind": "sparsify", "p": 0.9}}
     _, setup, fleet, _ = on_grid(study_file(tmp_path, GAMES["adversarial"], **shield), reveal=False)
     assert setup.run(fleet=fleet).play(1).history[0].damage == {}
@@ -130,7 +132,7 @@ def test_local_players_never_travel(tmp_path: Path) -> None:
 
 def test_files_that_a_study_names_are_found_by_nodes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "u").mkdir()  # a folder that is called as the attribute is
+    (tmp_path / "u").mkdir()  # a folder with the attribute's name
     for name in ("one.safetensors", "two.safetensors"):
         (tmp_path / name).touch()
     more = {"shield": {"kind": "recup", "zoos": ["one.safetensors"]}, "strengths": [0.1, 0.2]}
@@ -159,7 +161,7 @@ def test_a_nodes_own_records(tmp_path: Path) -> None:
     assert any(not torch.equal(run.shared[name], home.shared[name]) for name in home.shared)
 
 
-def test_a_server_that_asks_for_what_there_is_not(tmp_path: Path) -> None:
+def test_a_server_that_asks_for_a_missing_stage_gets_an_error(tmp_path: Path) -> None:
     path = study_file(tmp_path, GAMES["adversarial"])
     grid, setup, _, _ = on_grid(path)
     run = setup.run()
@@ -171,7 +173,7 @@ def test_a_server_that_asks_for_what_there_is_not(tmp_path: Path) -> None:
     assert "round 1 of stage 9" in reply.error.reason
 
 
-def test_flower_is_no_engine_for_a_loop_at_home(tmp_path: Path) -> None:
+def test_flower_cannot_be_the_engine_of_a_local_run(tmp_path: Path) -> None:
     setup = Setup.read(study_file(tmp_path, GAMES["adversarial"]), {})
     with pytest.raises(InputError, match="machines of its own"):
         setup.run().play(1)

@@ -1,4 +1,4 @@
-"""A ledger notices whatever is done to it, and what is spent adds up."""
+"""A ledger detects any change to its files, and what is spent adds up."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_head_of_another_ledger_is_noticed(entries: int) -> None:
         noticed(ledger)
 
 
-def test_the_same_said_in_other_words_is_noticed() -> None:
+def test_another_spelling_of_the_same_entry_is_noticed() -> None:
     with written() as ledger:
         lines = ledger.path.read_text(encoding="utf-8").splitlines()
         for other in (
@@ -152,13 +152,13 @@ def test_one_file_without_the_other_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("head", ["", "{}", "[1]", '{"count":"4","hash":"x"}', '{"count":-1,"hash":"x"}', "\x00"])
-def test_a_head_that_is_none_is_noticed(head: str) -> None:
+def test_an_invalid_head_is_noticed(head: str) -> None:
     with written() as ledger:
         ledger.head.write_text(head)
         noticed(ledger)
 
 
-def test_work_that_was_cut_off_counts_one_too_many_and_never_one_too_few() -> None:
+def test_a_crash_may_count_one_message_too_many_and_never_one_too_few() -> None:
     with written(2) as ledger:
         head = ledger.head.read_bytes()
         write(ledger)
@@ -168,11 +168,11 @@ def test_work_that_was_cut_off_counts_one_too_many_and_never_one_too_few() -> No
         assert reading.ahead
         write(Ledger(ledger.path))
         assert len(Ledger(ledger.path).read().entries) == 4
-        ledger.head.write_bytes(head)  # two entries that the head does not know are none of a crash
+        ledger.head.write_bytes(head)  # a crash never leaves two entries that the head does not know
         noticed(ledger)
 
 
-def test_an_entry_that_was_never_finished_is_written_over() -> None:
+def test_an_unfinished_entry_is_overwritten() -> None:
     with written(2) as ledger:
         whole = ledger.path.read_bytes()
         ledger.path.write_bytes(whole + whole.splitlines()[1][:50])
@@ -181,7 +181,7 @@ def test_an_entry_that_was_never_finished_is_written_over() -> None:
         assert len(Ledger(ledger.path).read().entries) == 3
 
 
-def test_a_crash_before_the_first_entry_is_no_fault() -> None:
+def test_a_crash_before_the_first_entry_is_not_a_fault() -> None:
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger(Path(folder) / "ledger.jsonl")
         with ledger.claimed():
@@ -292,7 +292,7 @@ def test_a_secret_generators_whole_state_is_random() -> None:
     assert len(np.unique(first)) > 600
     drawn = torch.rand(20_000, generator=secret_generator(), dtype=torch.float64).numpy()
     assert stats.kstest(drawn, "uniform").pvalue > 1e-4
-    # What it must not be: torch takes 32 bits of a seed, so that these two are one.
+    # Why a seed is not enough: torch uses 32 bits of it, so that these two generators are the same.
     assert torch.equal(*(torch.rand(3, generator=torch.Generator().manual_seed(seed)) for seed in (5, 5 + 2**32)))
 
 
@@ -312,7 +312,7 @@ def test_two_names_of_one_ledger_share_its_lock_and_head(tmp_path: Path) -> None
                 claim.result()
 
 
-def test_who_reads_while_a_node_writes_raises_no_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_while_a_node_writes_raises_no_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Ledger(tmp_path / "ledger.jsonl")
     write(node, 2)
     plain, reads = ledger_module._content, []

@@ -28,7 +28,7 @@ def site(tmp_path: Path) -> Site:
     return new_site
 
 
-def test_what_was_sent_is_told(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_sent_is_shown(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(str(site.ledger), "--json") == 0
     shown = capsys.readouterr()
     summary = json.loads(shown.out.splitlines()[-1])
@@ -39,7 +39,7 @@ def test_what_was_sent_is_told(site: Site, capsys: pytest.CaptureFixture[str]) -
     assert "The chain holds" in shown.err
 
 
-def test_a_changed_ledger_is_told_with_1(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_ledger_exits_with_1(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.ledger.write_text("\n".join(site.lines[:-1]) + "\n")
     before = site.ledger.read_bytes(), site.head.read_bytes()
     assert run(str(site.ledger), "--json") == 1
@@ -50,7 +50,7 @@ def test_a_changed_ledger_is_told_with_1(site: Site, capsys: pytest.CaptureFixtu
     assert (site.ledger.read_bytes(), site.head.read_bytes()) == before
 
 
-def test_mistakes_are_told_with_2(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_exit_with_2(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(str(tmp_path / "none.jsonl")) == 2
     assert run(str(site.ledger), "--delta", "2") == 2
     assert capsys.readouterr().err.count("\n") == 2

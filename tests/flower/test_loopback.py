@@ -1,4 +1,4 @@
-"""Deployments on one machine: apps run, failures are told in one line, and no process is left behind."""
+"""Deployments on one machine: apps run, failures are reported in one line, and no process is left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TINY = Path(__file__).parent / "apps" / "tiny"
 
 
 def _mentions(folder: Path) -> list[str]:
-    """Processes that were started with something of the folder in their environment's FLWR_HOME."""
+    """Return the command lines of processes whose FLWR_HOME lies in the folder."""
     command_lines = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -45,7 +45,7 @@ def _use_and_give_up(loopback: Loopback) -> None:
         raise RuntimeError("the body gave up")
 
 
-def test_an_app_runs_a_failing_one_is_told_and_nothing_is_left_when_the_body_raises(tmp_path: Path) -> None:
+def test_an_app_runs_a_failing_one_is_reported_and_nothing_is_left_when_the_body_raises(tmp_path: Path) -> None:
     loopback = Loopback(tmp_path, nodes=[{"partition-id": 1}])
     with pytest.raises(RuntimeError, match="the body gave up"):
         _use_and_give_up(loopback)

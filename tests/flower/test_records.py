@@ -27,7 +27,9 @@ KINDS = st.sampled_from([np.float16, np.float32, np.float64, np.int64, np.uint8]
 
 
 @given(SHAPES, st.data())
-def test_an_update_moves_what_came_to_what_was_reached(shapes: list[tuple[int, ...]], data: st.DataObject) -> None:
+def test_an_update_moves_the_received_weights_to_the_trained_ones(
+    shapes: list[tuple[int, ...]], data: st.DataObject
+) -> None:
     draw = np.random.default_rng(0)
     kinds = [np.float32, *(data.draw(KINDS) for _ in shapes[1:])]
     came, reached = {}, {}
@@ -47,7 +49,7 @@ def test_an_update_moves_what_came_to_what_was_reached(shapes: list[tuple[int, .
             np.testing.assert_array_equal(array, came[key])
 
 
-def test_no_update_leaves_weights_bit_by_bit() -> None:
+def test_a_zero_update_leaves_every_bit_of_the_weights() -> None:
     came = weights()
     places = FlatLayout.of(came)
     left = places.moved(came, places.update(came, came))
@@ -64,7 +66,7 @@ def test_segments_say_where_each_array_lies() -> None:
     ]
 
 
-def test_a_state_is_put_in_the_order_of_fedveils_own_layout() -> None:
+def test_a_state_is_put_in_the_order_of_fedveils_layout() -> None:
     network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
     layout = Layout.of(network)
     segments = tuple(
@@ -80,13 +82,13 @@ def test_a_state_is_put_in_the_order_of_fedveils_own_layout() -> None:
         FlatLayout.of({("other" if name == "2.bias" else name): array for name, array in state.items()}, segments)
 
 
-def test_arrays_that_are_none_are_refused() -> None:
+def test_invalid_arrays_are_refused() -> None:
     for bad in (np.array(["a"]), np.array([1 + 2j]), np.array(["2020-01-01"], dtype="datetime64[D]")):
         with pytest.raises(RecordsError, match="plain numbers"):
             arrays_of(record({"w": bad}))
 
 
-def test_what_goes_out_is_new() -> None:
+def test_the_reply_is_a_new_record() -> None:
     content = RecordDict({"arrays": record(weights())})
     came = received_arrays(content)
     answer = answer_of(content, came)

@@ -45,7 +45,7 @@ def _the_server_learns_the_sum_of_shielded_updates(received: tuple[Path, list[di
     folder, _, seen = received
     expected = np.mean([_shielded(number) for number in range(3)], axis=0)
     assert len(seen.updates) == 3
-    for row in seen.updates:  # a strategy is given the mean in every node's place
+    for row in seen.updates:  # a strategy is given the mean in place of every node's update
         np.testing.assert_allclose(row, expected, atol=1e-4)
     assert np.count_nonzero(np.abs(expected) > 1e-4) <= 30 < 100
     for number in range(3):
@@ -61,11 +61,11 @@ def _no_single_update_reaches_the_server(received: tuple[Path, list[dict], Captu
     vectors = [np.array(reply["masked"][-1], dtype=np.float64) for reply in masked]
     for vector in vectors:
         assert vector.shape == (100,)
-        # 90 of 100 shielded entries are one and the same number; behind the mask no two are, all over the range.
+        # 90 of 100 shielded entries are the same number; masked, almost all differ and cover the whole range.
         assert len(np.unique(vector)) > 95
         assert vector.max() - vector.min() > 0.8 * 2**32
         for number in range(3):
-            assert abs(np.corrcoef(vector, _shielded(number))[0, 1]) < 0.4  # p < 1e-4 each, were there nothing
+            assert abs(np.corrcoef(vector, _shielded(number))[0, 1]) < 0.4  # p < 1e-4 each if unrelated
 
 
 def test_secagg_around_a_shield(received: tuple[Path, list[dict], Captured]) -> None:

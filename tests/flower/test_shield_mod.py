@@ -46,7 +46,7 @@ def test_sparsification_sends_the_largest_half_of_the_update_and_nothing_else(si
         assert left[key].shape == array.shape
 
 
-def test_counters_stay_as_they_came(site: Site) -> None:
+def test_counters_stay_unchanged(site: Site) -> None:
     request = order()
     assert trained(request)["1.num_batches_tracked"] == 8
     assert arrays_in(app_of(shield_mod())(request, site.context))["1.num_batches_tracked"] == 3
@@ -97,7 +97,7 @@ def test_the_node_configs_policy_wins_over_the_apps(site: Site, tmp_path: Path) 
     np.testing.assert_allclose(arrays_in(reply)["0.weight"], trained(order())["0.weight"], rtol=1e-6)
 
 
-def test_only_what_the_policy_allows_is_told(site: Site) -> None:
+def test_only_metrics_that_the_policy_allows_are_reported(site: Site) -> None:
     figures = {"num-examples": 5, "train_loss": 0.5}
     app = app_of(shield_mod(), reply=lambda request: RecordDict({"metrics": MetricRecord(figures)}))
     refused(app(order(), site.context), words.NOT_ALLOWED)
@@ -105,7 +105,7 @@ def test_only_what_the_policy_allows_is_told(site: Site) -> None:
     assert dict(app(order(), site.context).content["metrics"]) == figures
 
 
-def test_damage_and_what_is_spent_are_told_only_if_allowed(site: Site) -> None:
+def test_damage_and_what_is_spent_are_reported_only_if_allowed(site: Site) -> None:
     app = app_of(shield_mod())
     assert dict(app(order(), site.context).content["metrics"]) == {"num-examples": 5}
     site.write(DP + 'tell = ["damage", "spent"]\n')
@@ -127,11 +127,13 @@ def test_replies_to_evaluate_and_query_hold_figures_alone(site: Site) -> None:
     assert [json.loads(line)["kind"] for line in site.lines] == ["figures", "figures"]
 
 
-def test_an_update_of_another_record_than_the_first_is_found(site: Site) -> None:
+def test_an_update_of_a_record_other_than_the_first_is_shielded(site: Site) -> None:
     content = RecordDict({"fixed": record({"a": np.ones(2)}), "arrays": record(weights())})
     left = arrays_in(app_of(shield_mod(seed=1))(message(content), site.context))
     assert list(left) == list(weights())
-    assert np.abs(left["0.weight"] - weights()["0.weight"]).max() < 20  # near what came: clipped to 1, with noise of 4
+    assert (
+        np.abs(left["0.weight"] - weights()["0.weight"]).max() < 20
+    )  # near the received weights: clipped to 1, with noise of 4
     assert not np.array_equal(left["0.weight"], trained(order())["0.weight"])
 
 
@@ -172,7 +174,7 @@ def test_a_numpy_clients_update_is_shielded(site: Site) -> None:
     assert result.metrics["fedveil-l2"] == pytest.approx(np.sqrt(6))
 
 
-def test_a_numpy_clients_figures_are_looked_at(site: Site) -> None:
+def test_a_numpy_clients_metrics_are_checked(site: Site) -> None:
     def reply_of(metrics: dict[str, object], request: Message) -> Message:
         app = ClientApp(client_fn=lambda context: Plain(metrics).to_client(), mods=[shield_mod()])
         return app(request, site.context)
@@ -264,7 +266,7 @@ def test_an_apps_exception_does_not_reach_the_server(
     with caplog.at_level(logging.ERROR):
         reply = app_of(shield_mod(), reply=fails)(order(), site.context)
     refused(reply, words.APP_FAILED)
-    assert SECRET in caplog.text  # the site's own log tells why
+    assert SECRET in caplog.text  # the site's own log says why
     with pytest.raises(fault, match=SECRET):  # without the mod it goes to Flower, which sends it to the server
         app_of(reply=fails)(order(), site.context)
 

@@ -1,4 +1,4 @@
-"""The mod keeps the site's budget and ledger: when one is gone or the other cannot be relied on, nothing is sent."""
+"""The mod keeps the site's budget and ledger: once one is used up or the other is unreliable, nothing is sent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_no_more_messages_leave_than_the_budget_has(site: Site) -> None:
     assert [answer.has_error() for answer in replies] == [False] * 3 + [True] * 3
     for answer in replies[3:]:
         refused(answer, words.NO_BUDGET)
-    assert len(worked) == 3  # no work for nothing
+    assert len(worked) == 3  # the app does no work in vain
     assert len(site.lines) == 3
     refused(app(order("evaluate"), site.context), words.NO_BUDGET)
     # Another run of the same node, or a new node with this ledger, has no budget either.
@@ -204,6 +204,6 @@ def test_on_a_full_disk_nothing_is_sent(site: Site) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     refused(reply, words.NO_LEDGER)
-    # The half-written entry is no entry, and the next message is written over it.
+    # The half-written entry does not count, and the next message overwrites it.
     assert not app(order(), site.context).has_error()
     assert [json.loads(line)["number"] for line in site.lines] == [1, 2]

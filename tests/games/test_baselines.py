@@ -60,7 +60,7 @@ def test_a_run_that_nobody_plays_is_saved_loaded_and_played_again(data, tmp_path
 
 @pytest.mark.parametrize("engine", ["plain", "stacked"])
 @pytest.mark.parametrize("optimiser", [SGD(0.05), Adam(0.01)])
-def test_undefended_is_adversarial_training_at_strength_nought(data, engine, optimiser):
+def test_undefended_is_adversarial_training_at_strength_0(data, engine, optimiser):
     options = {"hidden": (8,), "width": 4, "optimiser": optimiser, "local_epochs": 2, "batch_size": 40}
     games = (Undefended(**options), AdversarialTraining("u", 0.0, **options))
     bare, nought = (Federation(data, 4, engine=engine, dtype="float64").play(game, 3) for game in games)

@@ -74,7 +74,7 @@ def test_what_selects_a_round_is_the_weighted_accuracy_of_both():
     attack = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)  # wrong once
     game = Curious("sex", beta_y=0.7, beta_s=0.3)
     stage = game.curious_stage()
-    y_right = torch.tensor([1.0, 1.0, 1.0, 0.0])  # of equal scores the first counts
+    y_right = torch.tensor([1.0, 1.0, 1.0, 0.0])  # among equal scores the first counts
     s_right = torch.tensor([1.0, 1.0, 0.0, 1.0])
     assert torch.allclose(stage.validation(play(game, attack)), 1 - (0.7 * y_right + 0.3 * s_right).double())
 

@@ -39,7 +39,7 @@ def data():
 
 
 class Curious(Game):
-    """Asks for something, having declared something."""
+    """Declares some columns and asks for others."""
 
     name = "curious"
 
@@ -94,13 +94,13 @@ def test_what_a_stage_does_not_declare_is_withheld(data, engine, after, asks, re
         (lambda play: play.u("own"), ["x", "u:own"]),
     ],
 )
-def test_what_a_stage_declares_it_gets(data, engine, asks, reads):
+def test_a_stage_gets_what_it_declares(data, engine, asks, reads):
     federation = Federation(data, 4, engine=engine, own_attribute=["sex", "race"] * 2)
     assert len(begin(federation, Curious(asks, reads)).play(1).history) == 1
 
 
 @ENGINES
-def test_nothing_undeclared_is_even_there(data, engine):
+def test_undeclared_columns_are_absent(data, engine):
     visible = []
 
     def look(play):

@@ -132,7 +132,7 @@ def test_a_restart_gives_fresh_weights_to_everybody_and_to_no_other_player():
     assert not memory.any()
 
 
-def test_a_shared_player_restarts_at_the_server_and_no_round_is_no_interval():
+def test_a_shared_player_restarts_at_the_server_and_an_interval_has_at_least_one_round():
     class Restarting(Game):
         name = "restarting"
 
@@ -207,7 +207,7 @@ def test_a_batch_with_one_class_has_no_kernel_term(kernel):
 
 
 def test_the_bottleneck_is_the_certified_channels():
-    """The same cut as at release, where it then cuts nothing; the same noise in size."""
+    """Clips as the release does, which then changes nothing, and adds noise of the same size."""
     game = Hardened("sex", width=20, sigma=0.5, radius=0.8)
     _, _, play, noisy = _losses(game, np.arange(40))
     r = game.represent(play)
@@ -299,8 +299,8 @@ def test_bad_settings_are_reported(wrong, says):
     assert "\n" not in str(fault.value)
 
 
-def test_a_study_knows_the_types_of_what_is_inherited():
-    """Fields of the base are spelt in its module's words."""
+def test_a_study_resolves_the_types_of_inherited_settings():
+    """Annotations of the base class are names of its own module."""
     game = make(
         Hardened, {"attribute": "sex", "optimiser": {"kind": "adam", "learning_rate": 0.5}, "critic": [5]}, "game"
     )

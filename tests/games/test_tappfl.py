@@ -1,4 +1,4 @@
-"""TAPPFL's losses against closed forms, its players' freedom, and what it does where an attribute says nothing."""
+"""TAPPFL's losses against closed forms, which player moves what, and devices whose attribute does not vary."""
 
 import math
 
@@ -77,7 +77,7 @@ def test_the_losses_are_the_corrected_formulas(negatives):
     u = run.tensors["u:race"][rows]
     r = modules["extractor"](x)
     places, exists = play.partners(u if negatives == "conditional" else None)
-    assert bool(exists.all()) == (negatives == "marginal")  # some value stands alone in this batch
+    assert bool(exists.all()) == (negatives == "marginal")  # some value occurs once in this batch
     terms = []
     for i in np.flatnonzero(exists.numpy()):
         hot = torch.nn.functional.one_hot(u[i], 3).double()
@@ -180,7 +180,7 @@ def test_bad_settings_are_reported(wrong, says):
 @pytest.mark.parametrize("engine", ["plain", "stacked"])
 @pytest.mark.parametrize("code", [1, -1])
 def test_a_device_without_variety_trains_utility_only_and_is_counted(engine, code):
-    """Constant, or not there at all: the same extractor as with λ = 0, and its g stays as it was."""
+    """Constant or missing: the same extractor as with λ = 0, and its g stays unchanged."""
     rng = np.random.default_rng(0)
     sex = rng.integers(0, 2, 64)
     sex[:10] = code

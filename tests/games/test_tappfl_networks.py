@@ -1,4 +1,4 @@
-"""TAPPFL's networks: a start under which deep critics say something, patches, and maps joined without loss."""
+"""TAPPFL's networks: initial weights under which deep critics vary, patches, and maps joined without loss."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What is measured of hand-made codes whose information is known exactly, senders' own encoders among them."""
+"""Measurements of hand-made codes whose information is known exactly, also with an encoder per sender."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedveil.rate.measuring import WEAK, Measured, Released, measure, server_pan
 
 
 def sent_by_two(n: int = 6000, *, sender_is_task: bool, seed: int = 0) -> tuple[Released, AttributeData]:
-    """Ŷ = D⊕U, a fair coin U; V = D, or V a coin of its own and D dealt at random, V sent beside."""
+    """Ŷ = D⊕U with a fair coin U; either V = D, or V is an independent coin sent alongside and D is random."""
     rng = np.random.default_rng(seed)
     u, v, d = rng.integers(0, 2, (3, n))
     d = v if sender_is_task else d
@@ -78,7 +78,7 @@ def test_with_people_dealt_at_random_every_bound_lies_above_what_is_read() -> No
 
 
 @pytest.mark.parametrize("networks", ["light", "paper"])
-def test_some_attacker_is_no_smaller_than_the_privatiser(networks: str) -> None:
+def test_at_least_one_attacker_is_as_large_as_the_privatiser(networks: str) -> None:
     names = server_panel("quick", networks)
     assert WEAK in names
     sizes = {attack.name: attack.recipe.hidden for attack in (LargeMLP, WideMLP)}

@@ -1,4 +1,4 @@
-"""Made studies opened, and a Chromium that is on the machine."""
+"""Synthetic studies, and the Chromium installed on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedveil.cli import app, main
 from fedveil.cli.report import report
 from fedveil.studies.results import StudyResults, open_study
 
-sys.path.append(str(Path(__file__).parent))  # tests import made_study
+sys.path.append(str(Path(__file__).parent))  # tests import synthetic_study
 
 ARGUMENTS = [
     "--headless",
@@ -31,19 +31,19 @@ ARGUMENTS = [
 
 @pytest.fixture
 def study(tmp_path: Path) -> Callable[..., StudyResults]:
-    """Return a function that makes a study, with what differs from the usual, and opens it."""
+    """Return a function that writes a synthetic study with the given changes and opens it."""
 
     def make(synthetic: Any = None, **changed: Any) -> StudyResults:
-        return open_study(
-            (synthetic or importlib.import_module("made_study").Made(**changed)).write(tmp_path / "study")
-        )
+        if synthetic is None:
+            synthetic = importlib.import_module("synthetic_study").SyntheticStudy(**changed)
+        return open_study(synthetic.write(tmp_path / "study"))
 
     return make
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """Return a browser, or skip aloud: none is ever downloaded."""
+    """Return a browser, or skip with a reason: none is ever downloaded."""
     executable = next(
         filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
     )

@@ -1,4 +1,4 @@
-"""The page in a real Chromium, the network off: it loads, answers to mouse and keyboard, runs nothing but itself."""
+"""The page in a real Chromium without network: it loads, responds to mouse and keyboard, runs only its own code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_study import METHODS, Law, Made, many_cells
+from synthetic_study import METHODS, Law, SyntheticStudy, many_cells
 
 from fedveil.report import write_report
 from fedveil.studies.results import open_study
@@ -17,13 +17,13 @@ NASTY = "<script>alert(1)</script>\"'&\u2028</script><img src=x onerror=alert(2)
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    synthetic = Made(unfinished=["m3-1-seed1", "m1-2-seed0", "m1-2-seed1"])
+    synthetic = SyntheticStudy(unfinished=["m3-1-seed1", "m1-2-seed0", "m1-2-seed1"])
     return write_report(open_study(synthetic.write(tmp_path_factory.mktemp("usual") / "study")))
 
 
 @pytest.fixture
 def show(chromium: Any) -> Iterator[Callable[..., Any]]:
-    """Return a function that loads a page; afterwards nothing may have been asked for, said or thrown."""
+    """Return a function that loads a page; afterwards there must be no requests, console messages or errors."""
     contexts, requests, faults = [], [], []
 
     def load(path: Path, width: int = 1100, height: int = 900, **options: Any) -> Any:
@@ -48,7 +48,7 @@ def show(chromium: Any) -> Iterator[Callable[..., Any]]:
 
 
 def centre(page: Any, trace: str, point: int = 0) -> tuple[float, float]:
-    """Return where on the screen a mark of the frontier stands."""
+    """Return the screen coordinates of a mark on the frontier."""
     page.locator("#frontier").scroll_into_view_if_needed()
     coordinates = page.evaluate(
         """([name, k]) => { const gd = document.getElementById("frontier"), t = gd.data.find((t) => t.name === name);
@@ -60,7 +60,7 @@ def centre(page: Any, trace: str, point: int = 0) -> tuple[float, float]:
 
 
 def selected(page: Any) -> dict[str, str]:
-    """Return what each part of the page holds for selected."""
+    """Return what each part of the page shows as selected."""
     chosen = page.locator("#settings tr[aria-current=true] bdi").first.inner_text()
     leads = [page.locator(f"#{part}-lead strong").inner_text() for part in ("attackers", "maps", "losses", "groups")]
     proved = page.locator("#proved h3 bdi").first.inner_text()
@@ -68,7 +68,7 @@ def selected(page: Any) -> dict[str, str]:
     return {"table": chosen, "bar": bar, "proved": proved, **dict(enumerate(leads))}
 
 
-def test_it_loads_and_says_the_answer_first(show, usual):
+def test_it_loads_and_shows_the_answer_first(show, usual):
     page = show(usual)
     assert page.locator("main section h2").first.inner_text() == "The answer"
     assert (
@@ -233,7 +233,7 @@ def test_the_keyboard_reaches_everything(show, usual):
 
 
 def test_untrusted_strings_are_shown_and_not_run(show, tmp_path):
-    synthetic = Made(
+    synthetic = SyntheticStudy(
         methods={"none": METHODS["none"], NASTY: METHODS["adversarial"], "drop-columns": METHODS["drop-columns"]},
         attributes={NASTY: (NASTY, "\u202eevil", "<b>x</b>")},
         tasks=("%{x} <i>task</i> $x$",),
@@ -266,7 +266,7 @@ def test_paper_is_white_and_tables_are_open(show, usual):
 
 
 def test_a_study_without_figures_still_loads(chromium, tmp_path):
-    synthetic = Made(unfinished=[cell["id"] for cell in Made().planned()])
+    synthetic = SyntheticStudy(unfinished=[cell["id"] for cell in SyntheticStudy().planned()])
     path = write_report(open_study(synthetic.write(tmp_path / "study")))
     page = chromium.new_page()
     faults = []
@@ -279,7 +279,7 @@ def test_a_study_without_figures_still_loads(chromium, tmp_path):
     page.close()
 
 
-def test_500_cells_answer_at_once(show, tmp_path):
+def test_500_cells_respond_at_once(show, tmp_path):
     page = show(write_report(open_study(many_cells().write(tmp_path / "study"))))
     assert page.locator("#settings tbody tr").count() >= 498
     took = page.evaluate(
@@ -290,9 +290,9 @@ def test_500_cells_answer_at_once(show, tmp_path):
     assert "No map was made of this setting" in page.locator("#map-released").inner_text()
 
 
-def test_a_contradicted_certificate_is_marked_beside_itself(show, tmp_path):
+def test_a_contradicted_certificate_is_marked_as_such(show, tmp_path):
     channel = Law((4.0,), (0.9,), (0.95,), certified=True)
-    folder = Made(methods={**METHODS, "certified-channel": channel}).write(tmp_path / "study")
+    folder = SyntheticStudy(methods={**METHODS, "certified-channel": channel}).write(tmp_path / "study")
     page = show(write_report(open_study(folder)))
     page.select_option("#setting", label="certified-channel (sigma 4)")
     assert "CONTRADICTED by boosting" in page.locator("#proved .certificate .contradiction").first.inner_text()

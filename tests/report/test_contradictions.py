@@ -1,10 +1,10 @@
-"""A certificate that an attacker beats is shown as contradicted, in the words and beside it, and never as proved."""
+"""A certificate that an attacker beats is shown as contradicted, in sentences and charts, and never as proved."""
 
 from __future__ import annotations
 
 import json
 
-from made_study import METHODS, Law
+from synthetic_study import METHODS, Law
 
 from fedveil.core.figures import Estimate
 from fedveil.report import in_words, write_report
@@ -14,7 +14,7 @@ from fedveil.report.gather import page_data
 from fedveil.report.settings import settings_of
 from fedveil.studies.results import open_study
 
-# At sigma 4 no attacker exceeds Φ(1/4) = 0.599 on two values, yet these are made to read 0.5 + 0.9 · 0.3 = 0.77.
+# At sigma 4 no attacker exceeds Φ(1/4) = 0.599 on two values, yet these figures say 0.5 + 0.9 · 0.3 = 0.77.
 BROKEN = {**METHODS, "certified-channel": Law((4.0, 1.0), (0.9, 0.6), (0.95, 0.8), certified=True)}
 SOUND = {**METHODS, "certified-channel": Law((1.0,), (0.6,), (0.8,), certified=True)}
 
@@ -23,7 +23,7 @@ def words(results, attribute="sex"):
     return {sentence.about: sentence.text for sentence in in_words(results, "income", attribute)}
 
 
-def test_a_contradiction_is_said_and_its_bound_not_called_proved(study):
+def test_a_contradiction_is_reported_and_its_bound_not_called_proved(study):
     sentences = words(study(methods=BROKEN))
     assert sentences["contradiction"].startswith("CONTRADICTION: with certified-channel (sigma 4), seed ")
     assert "reads sex at balanced accuracy 0.7" in sentences["contradiction"]
@@ -61,7 +61,7 @@ def test_one_seeds_broken_cell_is_enough_and_the_cotrained_adversary_counts(stud
     assert contradictions(setting, "race") == []
 
 
-def test_it_stands_on_the_page_and_in_the_exports(study, tmp_path):
+def test_it_is_on_the_page_and_in_the_exports(study, tmp_path):
     results = study(methods=BROKEN)
     page = write_report(results).read_text("utf-8")
     assert '<span class="about-contradiction">CONTRADICTION: ' in page

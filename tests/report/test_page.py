@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_study import METHODS, Law, Made, many_cells
+from synthetic_study import METHODS, Law, SyntheticStudy, many_cells
 
 from fedveil.cli import main
 from fedveil.core.errors import InputError
@@ -52,7 +52,7 @@ def test_the_page_needs_nothing_but_itself(study):
 
 
 def test_untrusted_strings_never_leave_their_block(study):
-    synthetic = Made(
+    synthetic = SyntheticStudy(
         methods={NASTY: METHODS["adversarial"], "none": METHODS["none"]}, attributes={NASTY: (NASTY, "b")}, name=NASTY
     )
     page = write_report(study(synthetic)).read_text(encoding="utf-8")
@@ -85,7 +85,7 @@ def test_what_is_missing_is_named(study):
     assert missing["drop-columns (9 columns)"] == "2 of 2 cells not finished"
     assert missing["certified-channel (sigma 1)"] == "seed 0: no leakage of sex; seed 1: no leakage of sex"
     assert missing["adversarial (strength 0.5)"] == "1 of 2 cells not finished"
-    ((damaged, why),) = results.damaged  # a result that lacks a part counts as none
+    ((damaged, why),) = results.damaged  # a result that lacks a part counts as missing
     assert damaged == "m3-0-seed0"
     assert why == "its result cannot be read (leakage.sex.worst.name is missing); run the study again to recompute it"
     assert len(labels) == 9
@@ -94,7 +94,7 @@ def test_what_is_missing_is_named(study):
 
 
 def test_a_study_that_has_not_begun(study):
-    results = study(unfinished=[cell["id"] for cell in Made().planned()])
+    results = study(unfinished=[cell["id"] for cell in SyntheticStudy().planned()])
     assert "PARTIAL" in write_report(results).read_text(encoding="utf-8")
     with pytest.raises(InputError, match="no cell is finished"):
         plot_frontier(results)
@@ -139,7 +139,7 @@ def test_marks_differ_in_shape_and_can_be_seen():
         assert contrast(dark, DARK_PAPER) >= 3
 
 
-def test_maps_repeat_and_bear_odd_input(tmp_path):
+def test_maps_are_repeatable_and_odd_input_gives_none(tmp_path):
     vectors = np.random.default_rng(0).normal(size=(60, 5))
     first = tsne_map(vectors, tmp_path / "cache")
     assert first == tsne_map(vectors, tmp_path / "cache") == tsne_map(vectors)
@@ -153,7 +153,7 @@ def test_maps_repeat_and_bear_odd_input(tmp_path):
 
 
 def test_exports(study, tmp_path, command):
-    results = study(Made(methods=METHODS | {"50%_of $x$": Law((1.0,), (0.5,), (0.9,))}))
+    results = study(SyntheticStudy(methods=METHODS | {"50%_of $x$": Law((1.0,), (0.5,), (0.9,))}))
     code, out, _ = command(results.folder, "--export", tmp_path / "figures")
     assert code == 0
     names = sorted(path.name for path in (tmp_path / "figures").iterdir())
@@ -171,7 +171,7 @@ def test_exports(study, tmp_path, command):
     assert "figures" in out
 
 
-def test_latex_prints_what_stands_in_a_name():
+def test_latex_escapes_names():
     assert latex_text(r"\input{x}#~^") == r"\textbackslash{}input\{x\}\#\textasciitilde{}\textasciicircum{}"
 
 
@@ -199,7 +199,7 @@ def test_open_shows_the_page(study, command, monkeypatch):
         (lambda folder: None, "no such directory"),
         (lambda folder: folder.mkdir(), "holds no study"),
         (lambda folder: folder.write_text("x"), "no such directory"),
-        (lambda folder: Made(format=2).write(folder), "format 2"),
+        (lambda folder: SyntheticStudy(format=2).write(folder), "format 2"),
         (lambda folder: (folder.mkdir(), (folder / "study.json").write_text("{")), "damaged"),
     ],
 )
@@ -227,7 +227,7 @@ def test_bad_outputs_are_refused_in_one_line(study, tmp_path, command):
         assert message in err
 
 
-def test_damaged_arrays_are_borne(study):
+def test_damaged_arrays_are_tolerated(study):
     results = study()
     for cell in results.cells:
         (cell.folder / "sample.safetensors").write_bytes(b"broken")

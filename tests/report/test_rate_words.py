@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from made_study import METHODS, Law, Made
+from synthetic_study import METHODS, Law, SyntheticStudy
 
 from fedveil.report import in_words
 from fedveil.report.gather import gather
@@ -31,8 +31,8 @@ def bound(quantity: str, value: float, observer: str, *, dealt: bool = False) ->
 
 
 def study(folder: Path, *, server: float = SERVER, playing: bool = True, dealt: bool = False) -> StudyResults:
-    """A made study whose method "coded" has rate certificates about sex in each of its cells."""
-    Made(methods={"none": METHODS["none"], "coded": Law((None,), (0.4,), (0.95,))}).write(folder)
+    """Write a synthetic study whose method "coded" has rate certificates about sex in each of its cells."""
+    SyntheticStudy(methods={"none": METHODS["none"], "coded": Law((None,), (0.4,), (0.95,))}).write(folder)
     for path in folder.glob("cells/m1-*/result.json"):
         result = json.loads(path.read_text())
         result["certificates"]["sex"] = [
@@ -53,7 +53,7 @@ def sentences(results: StudyResults, attribute: str = "sex") -> dict[str, str]:
     return {sentence.about: sentence.text for sentence in in_words(results, "income", attribute)}
 
 
-def test_the_bound_that_is_told_is_the_one_for_a_server_that_knows_the_sender(tmp_path: Path) -> None:
+def test_the_bound_stated_is_the_one_for_a_server_that_knows_the_sender(tmp_path: Path) -> None:
     results = study(tmp_path)
     sentence = sentences(results)["rate"]
     assert "coded tells at most 0.83 bits about sex, also to a server that knows the sender" in sentence
@@ -66,20 +66,20 @@ def test_the_bound_that_is_told_is_the_one_for_a_server_that_knows_the_sender(tm
     assert shown["information (bits), sender unknown"] == STRANGER
 
 
-def test_that_senders_must_say_nothing_by_themselves_is_told_where_it_is_assumed(tmp_path: Path) -> None:
+def test_the_assumption_that_people_come_at_random_is_stated_only_where_it_is_made(tmp_path: Path) -> None:
     assumed, general = (sentences(study(tmp_path / str(dealt), dealt=dealt))["rate"] for dealt in (True, False))
     assert "a server that knows the sender (if people come to senders at random" in assumed
     assert "at random" not in general
 
 
-def test_without_a_certificate_only_corollary_1_is_spoken_of_and_elsewhere_nothing(tmp_path: Path) -> None:
+def test_without_a_certificate_only_corollary_1_is_mentioned_and_without_a_rate_game_nothing(tmp_path: Path) -> None:
     sentence = sentences(study(tmp_path / "a"), "race")["rate"]
     assert sentence.endswith("no defence included.")
     assert "rate" not in sentences(study(tmp_path / "b", playing=False), "race")
     assert "Corollary 1" in sentences(study(tmp_path / "c", playing=False))["rate"]
 
 
-def test_a_bound_that_attackers_exceed_is_not_told_as_certified(tmp_path: Path) -> None:
+def test_a_bound_that_attackers_exceed_is_not_called_certified(tmp_path: Path) -> None:
     results = study(tmp_path, server=0.0)
     by_topic = sentences(results)
     assert "certified is" not in by_topic["rate"]

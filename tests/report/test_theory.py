@@ -1,4 +1,4 @@
-"""What theory says: closed forms beside measured figures, estimates never called guarantees."""
+"""The theory section: closed forms beside measured figures; estimates are never called guarantees."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_study import METHODS, Made
+from synthetic_study import METHODS, SyntheticStudy
 
 from fedveil.certificates import GaussianRelease
 from fedveil.certificates.fano import fano_accuracy_bound
@@ -38,7 +38,7 @@ def test_theorems_are_put_beside_what_was_measured(study: Callable[..., StudyRes
         advantage = judged.worst.advantage.estimate
         assert theorems.advantage.estimate == pytest.approx(advantage, abs=1e-4)
         assert theorems.error_corrected == pytest.approx(0.2 - advantage, abs=2e-4)
-        assert theorems.error_printed <= theorems.error_corrected  # at its best the two are one
+        assert theorems.error_printed <= theorems.error_corrected  # at best they are equal
         groups = cell.result.utility["income"].by_group["sex"].values()
         assert theorems.error == pytest.approx(sum(1 - accuracy.estimate for accuracy in groups), abs=2e-4)
         assert theorems.equivocation == pytest.approx(0.92 - 0.1)  # what attackers read of it is 0.1 bits
@@ -81,9 +81,9 @@ def test_more_than_two_values_leave_theorem_1_and_the_printed_form_out(study: Ca
     assert line.accuracy_corrected == pytest.approx(fano_accuracy_bound(1.2, 3), abs=1e-4)
 
 
-def test_results_of_an_earlier_version_have_none_and_a_page_all_the_same(study: Callable[..., StudyResults]) -> None:
+def test_results_of_an_earlier_version_have_no_theory_and_still_get_a_page(study: Callable[..., StudyResults]) -> None:
     parts = ("theory", "spent", "utility_only", "devices", "decensoring")
-    results = study(Made(**ONE, without={cell["id"]: parts for cell in Made(**ONE).planned()}))
+    results = study(SyntheticStudy(**ONE, without={cell["id"]: parts for cell in SyntheticStudy(**ONE).planned()}))
     assert theory(settings_of(results), "income", "sex") is None
     data = page_data(results).figures
     assert data.theory == [[None, None]]
@@ -91,7 +91,7 @@ def test_results_of_an_earlier_version_have_none_and_a_page_all_the_same(study: 
 
 
 def changed(results: StudyResults, method: str, **parts: Any) -> StudyResults:
-    """Write further parts into the results of a method's cells, and read them."""
+    """Add parts to the results of a method's cells, and reopen the study."""
     for cell in results.cells:
         if cell.method == method:
             path = cell.folder / "result.json"
@@ -128,7 +128,7 @@ SPENT = {
 PARTS = {"decensoring": UNDONE, "spent": [SPENT], "utility_only": {"sex": 7}, "devices": 100}
 
 
-def test_what_else_cells_say_is_told(study: Callable[..., StudyResults]) -> None:
+def test_other_parts_of_cell_results_are_reported(study: Callable[..., StudyResults]) -> None:
     from fedveil.report import in_words
 
     results = changed(study(**ONE), "adversarial", **PARTS)
@@ -165,7 +165,7 @@ def test_de_censoring_beyond_a_certificate_contradicts_it(study: Callable[..., S
 def test_theory_is_on_the_page(chromium: Any, tmp_path: Path) -> None:
     from fedveil.report import write_report
 
-    folder = Made(**ONE).write(tmp_path / "study")
+    folder = SyntheticStudy(**ONE).write(tmp_path / "study")
     for path in folder.glob("cells/m3-*/result.json"):
         path.write_text(json.dumps({**json.loads(path.read_text()), **PARTS}))
     page = chromium.new_page()

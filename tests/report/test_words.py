@@ -1,11 +1,11 @@
-"""The words say what the figures say, and no more."""
+"""The sentences state what the figures show, and no more."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from made_study import METHODS, Law
+from synthetic_study import METHODS, Law
 
 from fedveil.report import in_words
 from fedveil.report.pairs import pair_of
@@ -22,7 +22,7 @@ def figure(results, method, strength=None, what="leakage"):
     return shown(getattr(point, what))
 
 
-def test_the_figures_told_are_the_studys(study):
+def test_the_figures_stated_are_the_studys(study):
     results = study()
     sentences = words(results)
     assert figure(results, "none") in sentences["undefended"]
@@ -41,7 +41,7 @@ def test_the_figures_told_are_the_studys(study):
     assert in_words(results, "income", "sex") == in_words(results, "income", "sex")
 
 
-def test_the_defence_is_chosen_on_validation_and_told_at_its_test_figure(study):
+def test_the_defence_is_chosen_on_validation_and_reported_with_its_test_figure(study):
     methods = METHODS | {"better": Law((1.0, 2.0), (0.5, 0.1), (0.98, 0.5))}
     results = study(methods=methods)
     sentence = words(results)["defence"]
@@ -112,7 +112,7 @@ def test_a_partial_study_says_so_first(study):
     )
 
 
-def test_without_an_undefended_cell_nothing_is_said_to_be_taken_away(study):
+def test_without_an_undefended_cell_no_reduction_is_claimed(study):
     methods = {name: law for name, law in METHODS.items() if name != "none"}
     sentences = words(study(methods=methods))
     assert "cannot be said" in sentences["undefended"]

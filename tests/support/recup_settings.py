@@ -75,7 +75,7 @@ RECONSTRUCTION: dict[str, Any] = {
     "tuning": 1,
     "shown": 2,
 }
-"""Needs a CelebA in FEDVEIL_DATA; `made_celeba` writes one."""
+"""Needs a CelebA in FEDVEIL_DATA; `synthetic_celeba` writes one."""
 
 SETTINGS: dict[str, dict[str, Any]] = {
     str(settings["kind"]): settings for settings in (CURVES, CONVERGENCE, TRANSFER, COST, RECONSTRUCTION)

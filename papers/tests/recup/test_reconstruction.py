@@ -16,8 +16,8 @@ from fedveil_papers.kinds import make_experiment
 from fedveil_papers.preset import read_preset
 from fedveil_papers.recup import picture_grid
 from fedveil_papers.recup.reconstruction import PAGE, ReconstructionResults, Reconstructions
-from made_celeba import ramps, write_celeba
 from recup_settings import RECONSTRUCTION
+from synthetic_celeba import ramps, write_celeba
 
 from fedveil.core.errors import InputError
 from fedveil.studies.runner import Listener

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from made_celeba import FACES, label, part, write_celeba, write_labels
+from synthetic_celeba import FACES, label, part, write_celeba, write_labels
 
 import fedveil.data
 from fedveil.core.errors import InputError

@@ -1,4 +1,4 @@
-"""The code of rounded representations: bytes really counted, decoded exactly, and refused where they are not whole."""
+"""The code of rounded representations: bytes are counted as sent, decoded exactly, and refused when damaged."""
 
 import struct
 import zlib
@@ -47,7 +47,7 @@ def test_lengths_obey_kraft_so_that_their_mean_bounds_the_entropy():
     assert (2.0 ** -small.bits(everything)).sum() + small.far_share <= 1 + 1e-9
 
 
-def test_unlikely_records_go_as_places_and_far_ones_verbatim():
+def test_unlikely_records_are_sent_raw_and_far_ones_verbatim():
     steep = RateCode(np.zeros(30, dtype=np.int64), (np.array([1 - 1e-9, 1e-9]),) * 30)
     ways, bits = steep.ways_and_bits(np.array([[0] * 30, [1] * 30, [5] * 30]))
     assert ways.tolist() == [CODED, RAW, FAR]
@@ -67,7 +67,7 @@ def test_unlikely_records_go_as_places_and_far_ones_verbatim():
         (lambda data: b"", "less than its header"),
     ],
 )
-def test_messages_that_are_not_whole_are_refused(change, error):
+def test_damaged_messages_are_refused(change, error):
     whole = pack(values()[:50], code()).data
     with pytest.raises(InputError, match=error):
         unpack(change(whole), code())
@@ -105,7 +105,7 @@ def test_another_priors_message_is_refused():
         (np.zeros(6), "records, dimensions"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_and_never_wrong(wrong, error):
+def test_what_cannot_be_sent_is_refused_and_never_sent_wrongly(wrong, error):
     with pytest.raises(InputError, match=error):
         pack(wrong, code())
 
@@ -119,7 +119,7 @@ def test_what_cannot_be_sent_is_refused_and_never_wrong(wrong, error):
         ((np.array([]),), "1 to"),
     ],
 )
-def test_tables_that_are_none_are_refused(tables, error):
+def test_invalid_tables_are_refused(tables, error):
     with pytest.raises(InputError, match=error):
         RateCode(np.zeros(len(tables), dtype=np.int64), tables)
 

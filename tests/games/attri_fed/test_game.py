@@ -48,7 +48,7 @@ def surprise(logits: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("variant", "gamma"), [("eeo", 0.7), ("eco", 0.0), ("bound", 0.0)])
-def test_the_last_privatising_loss_is_the_mended_equation_20(variant, gamma):
+def test_the_last_privatising_loss_is_the_corrected_equation_20(variant, gamma):
     game = AttriFed("colour", variant=variant, lam=0.4, beta=0.3, gamma=0.7, **SMALL)
     stage = [candidate for candidate in game.stages(SHAPE) if candidate.name.startswith("privatise")][-1]
     now, outputs = play(game)
@@ -189,11 +189,11 @@ def test_a_device_with_one_value_only_still_plays():
         ({"attribute": ()}, "at least one attribute"),
     ],
 )
-def test_bad_settings_are_told_in_one_line(settings, message):
+def test_bad_settings_are_refused_in_one_line(settings, message):
     with pytest.raises(InputError, match=message):
         AttriFed(**{"attribute": "colour", **settings})
 
 
-def test_an_unknown_attribute_is_told_with_the_nearest():
+def test_an_unknown_attribute_is_answered_with_the_nearest_name():
     with pytest.raises(InputError, match="colour"):
         AttriFed("color").players(SHAPE)

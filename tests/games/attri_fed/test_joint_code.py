@@ -1,4 +1,4 @@
-"""Numbers coded together: fewer bits where they tell about each other, and every promise of the plain code."""
+"""Numbers coded together: fewer bits where they are related, and every guarantee of the plain code."""
 
 from itertools import product
 

@@ -8,8 +8,8 @@ from fedveil_papers.curious.experiments.distillation import TransferRow, inherit
 from fedveil_papers.curious.experiments.figures import RunFigure
 from fedveil_papers.kinds import make_experiment
 from fedveil_papers.preset import SCALES, read_preset
-from made_celeba import ramps, write_celeba
 from small_experiment import reproduced_once
+from synthetic_celeba import ramps, write_celeba
 
 from fedveil.core.errors import InputError
 

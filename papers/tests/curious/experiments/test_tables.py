@@ -10,8 +10,8 @@ from fedveil_papers.curious.experiments.figures import RunFigure
 from fedveil_papers.curious.experiments.table_rows import TableRow, printed, with_ways
 from fedveil_papers.kinds import make_experiment
 from fedveil_papers.preset import SCALES, read_preset
-from made_celeba import ramps, write_celeba
 from small_experiment import reproduced_once
+from synthetic_celeba import ramps, write_celeba
 from tiny_study import fedveil_here
 
 from fedveil.core.errors import InputError

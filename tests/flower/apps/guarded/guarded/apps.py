@@ -1,4 +1,4 @@
-"""A node moves every weight; what leaves is the shield's doing. It can be told to stop in the middle of a round."""
+"""A node moves every weight; the shield decides what leaves. It can be made to stop in the middle of a round."""
 
 import time
 from collections.abc import Iterable

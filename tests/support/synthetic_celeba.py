@@ -1,4 +1,4 @@
-"""Faces made here, in CelebA's published layout."""
+"""Synthetic faces in CelebA's published layout."""
 
 from __future__ import annotations
 

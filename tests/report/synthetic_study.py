@@ -1,4 +1,4 @@
-"""Study folders made for tests: the layout of a real run, figures that look like one, no training.
+"""Synthetic study folders: the layout of a real run and plausible figures, without any training.
 
 The figures follow simple laws (a method's strength lowers leakage and utility), so that tests know what to expect.
 """
@@ -25,7 +25,7 @@ PEOPLE = 48
 
 @dataclass(frozen=True)
 class Law:
-    """How a method leaks and serves: shares, at each strength, of what the raw inputs leak and of what they serve."""
+    """A method's leakage and utility at each strength, as shares of those of the raw inputs."""
 
     strengths: Sequence[float | None]
     leaks: Sequence[float]
@@ -43,8 +43,8 @@ METHODS: dict[str, Law] = {
 
 
 @dataclass
-class Made:
-    """What to make; every test changes what it is about."""
+class SyntheticStudy:
+    """The study to write; a test sets the fields that it is about."""
 
     methods: Mapping[str, Law] = field(default_factory=lambda: dict(METHODS))
     seeds: Sequence[int] = (0, 1)
@@ -229,11 +229,11 @@ class Made:
         _json(home / "result.json", result)
 
 
-def many_cells(settings: int = 500) -> Made:
-    """A study of one seed and so many settings, as large as reports must bear."""
+def many_cells(settings: int = 500) -> SyntheticStudy:
+    """A study of one seed and the given number of settings, as large as a report must handle."""
     strengths = [float(k + 1) for k in range(settings // 4)]
     shares = np.linspace(0.95, 0.05, len(strengths)).tolist()
-    return Made(
+    return SyntheticStudy(
         methods={
             "none": Law((None,), (1.0,), (1.0,)),
             "drop-columns": Law(strengths[:-1], shares[:-1], [1 - 0.5 * (1 - s) ** 2 for s in shares[:-1]]),
