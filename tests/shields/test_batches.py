@@ -98,7 +98,7 @@ SHIELDS = [
 
 @pytest.mark.parametrize("bad", [None, torch.nan, torch.inf, -torch.inf])
 @pytest.mark.parametrize("shield", SHIELDS, ids=repr)
-def test_a_batch_is_what_its_devices_would_be_alone(shield, bad):
+def test_a_batch_gives_what_its_devices_give_alone(shield, bad):
     updates = rows()
     if bad is not None:
         updates[1, 5] = bad
@@ -109,7 +109,7 @@ def test_a_batch_is_what_its_devices_would_be_alone(shield, bad):
     assert isinstance(answers[1], ShieldError) or bad is None
 
 
-def test_all_are_one_batch_and_a_failing_device_costs_few_more():
+def test_all_devices_are_one_batch_and_a_failing_device_costs_few_more():
     shield = Doubling()
     shield.apply_all(rows(64), [context(device) for device in range(64)])
     assert shield.sizes == [64]
@@ -124,7 +124,7 @@ def test_all_are_one_batch_and_a_failing_device_costs_few_more():
     assert [member.sizes for member in chain.shields] == [[64], [64]]
 
 
-def test_one_that_writes_to_its_input_sends_nothing():
+def test_a_shield_that_writes_to_its_input_sends_nothing():
     answers = Doubling(in_place=True).apply_all(rows(), [context(device) for device in range(5)])
     assert all(isinstance(answer, ShieldError) for answer in answers)
 

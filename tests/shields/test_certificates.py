@@ -1,4 +1,4 @@
-"""A chain keeps its members' certificates, and sees to it that they stay true."""
+"""A chain keeps its members' certificates and ensures that they stay true."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from fedveil.shields import CertifiedChannel, Chain, Context, DropColumns, Ident
 
 
 class Later(Shield):
-    """Does to representations what it is told."""
+    """Applies a given function to representations."""
 
     name = "later"
     acts_on = frozenset({Kind.REPRESENTATION})
@@ -59,7 +59,7 @@ def test_shields_without_a_proof_certify_nothing():
         assert not shield.certifies
 
 
-def test_a_chain_has_its_members_certificates_wherever_they_stand():
+def test_a_chain_has_its_members_certificates_in_any_position():
     channel, other = CertifiedChannel(2.0), CertifiedChannel(5.0)
     alone = channel.certificates(2, (0.6, 0.4))
     for chain in (
@@ -73,7 +73,7 @@ def test_a_chain_has_its_members_certificates_wherever_they_stand():
     assert Chain([channel, other]).certificates(2, (0.6, 0.4)) == alone + other.certificates(2, (0.6, 0.4))
 
 
-def test_what_stands_behind_a_certificate_gets_the_message_and_nothing_else():
+def test_shields_after_a_certified_one_get_the_message_and_nothing_else():
     seen = []
 
     def look(values, context):
@@ -129,7 +129,7 @@ def test_other_kinds_pass_a_chain_with_their_context_whole():
 
 
 def test_the_bound_holds_behind_the_best_processing():
-    """The likelihood ratio of two opposite points, thresholded on the device: as good as off it."""
+    """The likelihood ratio of two opposite points, thresholded on the device, is as good as elsewhere."""
     n = 40_000
     codes = np.arange(n) % 2
     rows = torch.from_numpy((2.0 * codes - 1)[:, None] * np.array([[3.0, 0.0]]))

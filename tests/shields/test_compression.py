@@ -1,4 +1,4 @@
-"""Compression keeps exactly the largest share of an update, as it is, and nothing else."""
+"""Compression keeps exactly the largest share of an update, unchanged, and nothing else."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What a shield did is measured once, for all shields and chains, in norms, direction and bytes really sent."""
+"""A shield's damage is measured in one way for all shields and chains: norms, direction and bytes sent."""
 
 import numpy as np
 import pytest

@@ -77,7 +77,7 @@ def test_information_agrees_with_a_naive_count(seed):
     assert information_bits(features, Attribute("u", u, ("a", "b", "c"))) == pytest.approx(naive, abs=1e-12)
 
 
-def test_the_correction_keeps_columns_of_many_values_from_looking_telling():
+def test_the_correction_keeps_columns_of_many_values_from_looking_informative():
     rng = np.random.default_rng(0)
     estimates = []
     for _ in range(50):
@@ -119,7 +119,7 @@ def test_the_most_telling_columns_go_and_the_rest_stays_bit_by_bit():
     gone = np.array([column in ("job", "age") for column in data.columns])
     assert gone.sum() == 4  # age, age missing, job=0, job=1
     assert (sent[:, gone] == 0).all()
-    assert not np.signbit(sent[:, gone]).any()  # not even −0, which would tell a sign
+    assert not np.signbit(sent[:, gone]).any()  # not even −0, which would reveal a sign
     np.testing.assert_array_equal(sent[:, ~gone], data.x[:, ~gone])
 
 
@@ -151,7 +151,7 @@ def test_ties_keep_the_table_s_order():
 
 
 @pytest.mark.parametrize("columns", [-1, 1.5, float("nan"), float("inf"), "two", None, True])
-def test_strange_numbers_of_columns_are_refused(columns):
+def test_invalid_numbers_of_columns_are_refused(columns):
     with pytest.raises(InputError, match="whole number") as fault:
         DropColumns(columns, "u")
     assert "\n" not in str(fault.value)
@@ -162,7 +162,7 @@ def test_whole_numbers_of_any_type_are_taken():
     assert repr(DropColumns(2.0, "u")) == repr(DropColumns(2, "u").prepared(people(300), 0))
 
 
-def test_faults_are_told_in_one_line():
+def test_faults_are_reported_in_one_line():
     data = people(300)
     image = AttributeData(
         np.zeros((6, 1, 2, 2), dtype=np.float32),
@@ -207,13 +207,13 @@ def test_features_know_their_column_whatever_their_names():
     assert tuple(names) == encoded.names
 
 
-def test_without_the_source_s_word_names_tell_the_column():
+def test_columns_that_the_source_does_not_describe_are_derived_from_names():
     described, silent = people(600), people(600, described=False)
     assert table_columns(described) == described.columns == table_columns(silent)
     assert DropColumns(2, "u").prepared(described, 0).ranking_ == DropColumns(2, "u").prepared(silent, 0).ranking_
 
 
-def test_tables_of_the_user_carry_their_columns(tmp_path):
+def test_a_users_tables_carry_their_columns(tmp_path):
     rows = "\n".join(f"{i % 2},{i % 5},{'xyz'[i % 3]},{'' if i % 7 == 0 else i}" for i in range(60))
     (tmp_path / "t.csv").write_text("u,y,a=b,n\n" + rows)
     data = load("table", target="y", sensitive="u", path=tmp_path / "t.csv")
@@ -231,7 +231,7 @@ def test_it_joins_a_chain_and_is_found_by_name():
     np.testing.assert_array_equal(run.release(Split.TEST), alone.release(Split.TEST))
 
 
-def test_on_adult_the_columns_that_tell_sex_go_first(published):
+def test_on_adult_the_columns_that_reveal_sex_go_first(published):
     published("adult")
     data = load("adult", target="income", sensitive="sex")
     ranking = [name for name, _ in DropColumns(3, "sex").prepared(data, 0).ranking_]

@@ -30,7 +30,7 @@ def test_the_methods_shown_on_the_page_can_be_run():
     assert len(plan.cells) == 1 + sum(len(method["strengths"]) for method in methods)
 
 
-def test_a_target_that_cannot_be_reached_is_told_before_anything_is_run():
+def test_a_target_that_cannot_be_reached_is_refused_before_anything_is_run():
     method = {"name": "dp", "game": "undefended", "shield": {"kind": "dp-gaussian", "epsilon": 1, "clip": None}}
     with pytest.raises(InputError, match=r"shield: DP-Gaussian: epsilon 1.0 cannot be reached without clip"):
         checked(study_of(methods=[method]))

@@ -60,7 +60,7 @@ def test_it_is_unbiased_with_the_variance_of_random_rounding(bits):
 
 @pytest.mark.parametrize(("bits", "length"), [(2, 9), (5, 33), (8, 100), (12, 7), (16, 50)])
 def test_the_bytes_counted_hold_the_whole_message(bits, length):
-    """Pack codes and scale really, and read the update back from so many bytes."""
+    """Pack codes and scale into that many bytes, and read the update back from them."""
     rows = torch.randn(1, length, generator=torch_generator(bits, "rows")) + 3  # nothing near 0
     shield = Quantise(bits)
     sent, damage = apply(shield, rows)
@@ -122,7 +122,7 @@ def test_a_bad_part_is_refused():
 
 @pytest.mark.parametrize("over", ["update", "layer"])
 def test_both_engines_send_the_same(over):
-    """Not a bit differs between the grids; a number on the edge between two codes might fall to either."""
+    """The grids are bit-identical; a number on the edge between two codes may fall to either."""
     data = load("synthetic", target="y", sensitive="u", n=200, bits=0.5)
     plain, stacked = (
         Federation(data, devices=4, shield=Quantise(4, over), engine=engine, dtype="float64").play(

@@ -47,7 +47,7 @@ def message(values, kind=Kind.UPDATE):
 
 
 class Change(Shield):
-    """Does to the numbers what it is told."""
+    """Applies a given function to the numbers."""
 
     name = "change"
 
@@ -81,11 +81,11 @@ def test_a_chain_applies_its_shields_in_order():
     nested = Chain([Chain([double, increase]), double])
     assert nested.apply(start, context())[0].values.tolist() == [[14, 18]]
     _, damage = Chain([double, increase]).apply(start, context())
-    assert damage.l2 == pytest.approx(np.hypot(4, 5))  # of the whole chain, not of its last link
+    assert damage.l2 == pytest.approx(np.hypot(4, 5))  # of the whole chain, not of its last shield
 
 
 def test_a_chain_is_written_the_same_in_every_process():
-    """A saved run knows its shield by this; sets would print in the order of this process's hashes."""
+    """A saved run identifies its shield by it; sets would print in the order of this process's hashes."""
     chain = Chain([CertifiedChannel(2.0), Chain([Identity()])])
     assert repr(chain) == "Chain([CertifiedChannel(sigma=2.0, radius=1.0), Chain([Identity()])])"
 
@@ -96,7 +96,7 @@ def test_a_shield_acts_on_its_kinds_alone():
     for kind in LEAVING:
         sent, _ = chain.apply(message([[1.0]], kind), context())
         assert sent.values.item() == (0 if kind is Kind.OUTPUT else 2)
-    assert chain.apply(message([[1.0]], Kind.INPUT), context())[0].values.item() == 1  # unless told to, it does not
+    assert chain.apply(message([[1.0]], Kind.INPUT), context())[0].values.item() == 1  # inputs only where asked to
     assert CertifiedChannel(1.0).acts_on == {Kind.REPRESENTATION}
     untouched, damage = CertifiedChannel(1.0).apply(message([[100.0, 1.0]]), context())
     assert untouched.values.tolist() == [[100, 1]]
@@ -248,7 +248,7 @@ def test_a_device_whose_shield_fails_is_silent_and_the_others_go_on(data, engine
 
 
 @ENGINES
-def test_when_all_are_silent_the_state_stands(data, engine):
+def test_when_all_devices_are_silent_the_state_is_kept(data, engine):
     run = begin(Federation(data, 5, engine=engine, shield=failing(set(range(5)))), GAME)
     start = run.shared["model"].clone()
     run.play(2, record=[1, 2])

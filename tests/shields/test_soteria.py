@@ -77,7 +77,7 @@ def test_a_layer_that_reads_the_input_itself_has_unit_norms():
     assert torch.equal(norms, (x != 0).float())
 
 
-def test_the_estimate_is_unbiased_and_its_error_falls_as_said():
+def test_the_estimate_is_unbiased_and_its_error_falls_as_stated():
     defended, samples = defended_of("lfw", n=4)
     r, exact = exact_norms(defended.features, samples.x)
     live = r != 0
@@ -126,7 +126,7 @@ def test_dead_features_are_never_chosen_and_constant_ones_come_first():
     assert not Soteria(1.0).chosen(torch.zeros(2, 3), torch.zeros(2, 3)).any()
 
 
-def test_norms_are_reckoned_only_where_some_live_features_stay(monkeypatch):
+def test_norms_are_computed_only_where_some_live_features_stay(monkeypatch):
     model, x, y = model_and_records("lfw", 3)
     rows = per_sample_gradients(model, cross_entropy, x, y).detach()
     live = (Defended.of(Samples(model, cross_entropy, x, y), network_segments(model), "last").features(x) != 0).sum(
@@ -149,7 +149,7 @@ def test_norms_are_reckoned_only_where_some_live_features_stay(monkeypatch):
     assert (network_segments(model)[-2].of(sent) == 0).all()
 
 
-def test_of_equal_ratios_the_earlier_is_chosen():
+def test_among_equal_ratios_the_earlier_is_chosen():
     assert Soteria(0.5).chosen(torch.ones(1, 4), torch.ones(1, 4)).tolist() == [[True, True, False, False]]
 
 
@@ -167,7 +167,7 @@ def test_a_device_sends_the_mean_of_its_records_masked_gradients(name, step):
 
 
 @pytest.mark.parametrize("probes", [None, 8])
-def test_many_devices_are_one_batch_and_one_that_fails_is_alone(probes):
+def test_many_devices_are_one_batch_and_a_failure_affects_no_other(probes):
     model, x, y = model_and_records("lfw", 6)
     rows = per_sample_gradients(model, cross_entropy, x, y).detach()
     rows = torch.stack([rows[0], rows[1:4].mean(dim=0), rows[4], rows[5]])

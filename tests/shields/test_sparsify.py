@@ -1,4 +1,4 @@
-"""Sparsification is compression under RecUP-FL's setting; over layers each tensor keeps its own largest."""
+"""Sparsification is compression with RecUP-FL's setting; by layer, each tensor keeps its own largest entries."""
 
 import math
 

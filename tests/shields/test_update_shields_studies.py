@@ -1,4 +1,4 @@
-"""Studies name the shields on updates, and bad settings are told in one line before anything is run."""
+"""Studies name the shields on updates, and bad settings are refused in one line before anything is run."""
 
 import copy
 
@@ -56,7 +56,7 @@ def test_a_study_varies_them(settings, varied, shield_class):
         ({"kind": "dp-sgd", "sigma": 1, "place": "input"}, "place"),
     ],
 )
-def test_bad_settings_are_told_in_one_line(shield, why):
+def test_bad_settings_are_refused_in_one_line(shield, why):
     with pytest.raises(InputError, match=why) as fault:
         checked(study_with(shield))
     assert "\n" not in str(fault.value)

@@ -26,7 +26,7 @@ def write_study(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of the tiny study, run without any disturbance; not to be written to."""
+    """Return the directory of the tiny study, run without interruption; tests must not write to it."""
     folder = tmp_path_factory.mktemp("undisturbed")
     (folder / "tiny.yaml").write_text(yaml.safe_dump(TINY))
     done = fedveil("run", folder / "tiny.yaml", "--out", folder / "out", "--workers", "1")

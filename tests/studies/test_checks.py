@@ -1,4 +1,4 @@
-"""What a study's check finds before a night is lost: options, names, the baseline that every view needs."""
+"""What a study's check finds before anything runs: options, names, the baseline that every view needs."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def data(**options: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_faults_are_told_before_anything_runs(changed: dict[str, Any], message: str) -> None:
+def test_faults_are_reported_before_anything_runs(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         checked(study(**changed))
 
 
 @pytest.mark.parametrize("further", [{"view": "outputs"}, {"view": "updates", "rounds": [1], "shadows": 40}])
-def test_the_baseline_is_there_whatever_the_observer_sees(tmp_path: Path, further: dict[str, Any]) -> None:
+def test_the_baseline_is_included_whatever_the_observer_sees(tmp_path: Path, further: dict[str, Any]) -> None:
     plan = checked(study(methods=FEDAVG, attacks={**TINY["attacks"], **further}))
     assert [method.name for method in plan.methods] == ["plain", "drop-columns"]
     ran = run_study(plan, tmp_path / "out", workers=2)
@@ -66,7 +66,7 @@ def test_the_baseline_is_there_whatever_the_observer_sees(tmp_path: Path, furthe
     assert {row.method for row in ran.results.rows} == {"plain", "drop-columns"}
 
 
-def test_a_baseline_of_ones_own_takes_the_place_of_ours_and_another_name_does_not() -> None:
+def test_a_users_baseline_replaces_ours_only_under_the_same_name() -> None:
     baseline = {
         "game": "raw",
         "shield": {"kind": "drop-columns", "attribute": "u"},
@@ -91,7 +91,7 @@ def test_another_order_of_seeds_is_the_same_study_and_other_records_are_not(tmp_
         store.check(checked(study(seeds=[1, 0])))
 
 
-def test_a_strength_that_cannot_be_computed_is_told_by_tune_and_the_exit_code(
+def test_a_strength_that_cannot_be_computed_is_reported_by_tune_and_the_exit_code(
     write_study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from fedveil.studies import tune

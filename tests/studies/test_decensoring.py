@@ -1,4 +1,4 @@
-"""De-censoring in a study: beside the panel in results, rows and tables, and said aloud where it reads more."""
+"""De-censoring in a study: beside the panel in results, rows and tables, and stated plainly where it reads more."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from fedveil.studies.rows import MeanLeakage, MeanUtility, Row
 ASKED = {"panel": ["logistic"], "draws": 100, "decensoring": True}
 
 
-def test_it_stands_beside_the_panel_and_never_in_its_place(write_study: Callable[..., Path], tmp_path: Path) -> None:
+def test_it_is_reported_beside_the_panel_and_never_in_its_place(
+    write_study: Callable[..., Path], tmp_path: Path
+) -> None:
     path = write_study(methods=[{"name": "none", "game": "undefended"}], attacks=ASKED)
     done = fedveil_here("run", path, "--out", tmp_path / "out", "--workers", "1", "--json")
     assert done.returncode == 0, done.stderr
@@ -54,7 +56,7 @@ def test_a_study_that_does_not_ask_has_none(undisturbed: Path) -> None:
     results = open_study(undisturbed)
     assert all(cell.result.decensoring == {} for cell in results.cells)
     assert {row.attacker for row in results.rows} == {"retrained", "cotrained"}
-    for cell in results.cells:  # as results were before they had this part
+    for cell in results.cells:  # as in results written before this part existed
         content = json.loads((cell.folder / "result.json").read_text())
         assert content.pop("decensoring") == {}
         assert plain(cell_figures(content, cell.id).as_dict()) == plain(cell.result.as_dict())
@@ -74,7 +76,7 @@ def row(attacker: str, read: float, gain: float = 0.0, strength: float = 1.0) ->
     return Row("m", strength, "y", "u", attacker, names[attacker], (0,), utility, leakage)
 
 
-def test_what_it_reads_beyond_the_panel_is_said_plainly() -> None:
+def test_what_it_reads_beyond_the_panel_is_stated_plainly() -> None:
     worse = [row("retrained", 0.6), row("decensoring", 0.7, 0.05)]
     sentence = notes(worse)["decensoring"]
     assert sentence.startswith(

@@ -1,4 +1,4 @@
-"""Attackers who learned from fresh people, in a study: they count where they read more; choices never see the test."""
+"""Attackers who learn from fresh people, in a study: they count where they read more; choices never see the test."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_attacker_is_also_tried_on_fresh_people(write_study: Callable[...,
         (panel,) = [
             attacker.validation_balanced_accuracy for attacker in judged.attackers if attacker.name == "logistic"
         ]
-        # Of validation people, whichever attacker counts.
+        # The figure is about validation people, whichever attacker counts.
         assert cell.result.strongest("u").validation_balanced_accuracy == panel
         assert judged.confidence == 0.975
     table = pd.read_csv(tmp_path / "out" / "results.csv")

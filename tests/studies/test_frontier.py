@@ -102,7 +102,7 @@ def test_the_area_is_that_of_a_sweep(pairs, chance, prior):
     assert area <= float(staircase([*pairs, (0.9, 0.3)]).area(chance, prior)[0]) + 1e-12
 
 
-def test_the_area_is_that_of_darts():
+def test_the_area_agrees_with_random_sampling():
     rng = np.random.default_rng(0)
     pairs = [tuple(pair) for pair in rng.uniform(0.4, 1, (8, 2))]
     u, v = rng.uniform(0.5, 1, (2, 200_000))
@@ -121,7 +121,7 @@ def test_corners_of_the_box():
 
 @settings(max_examples=50, deadline=None)
 @given(POINTS, POINTS, st.integers(0, 2**32 - 1))
-def test_all_together_dominate_what_each_does(mine, others, seed):
+def test_all_together_dominate_what_each_dominates(mine, others, seed):
     rng = np.random.default_rng(seed)
     points = [
         point(name, u, v, seen=tuple(rng.uniform(0.5, 1, 2)))
@@ -185,7 +185,7 @@ def test_the_curve_is_monotone_and_lies_between_its_neighbours(pairs):
             assert max(reached) - 1e-12 <= utility <= max(u for u, _ in pairs) + 1e-12
 
 
-def test_many_columns_are_read_as_each_alone():
+def test_many_columns_give_what_each_gives_alone():
     rng = np.random.default_rng(3)
     u, v = rng.integers(5, 12, (2, 7, 40)) / 12
     u[3, :10] = np.nan
@@ -208,7 +208,7 @@ def test_time_sharing_is_linear_in_the_coin_for_the_best_attacker(classes, symbo
     first, second = rng.dirichlet(np.ones(symbols), size=(2, classes))
     seen = np.concatenate([share * first, (1 - share) * second], axis=1)  # coin and release together
     assert best(seen) == pytest.approx(share * best(first) + (1 - share) * best(second))
-    assert best(share * first + (1 - share) * second) <= best(seen) + 1e-12  # the coin unseen
+    assert best(share * first + (1 - share) * second) <= best(seen) + 1e-12  # the coin is not seen
 
 
 def test_draws_that_do_not_reach_the_level_are_dropped_and_too_many_leave_no_interval():
@@ -276,7 +276,7 @@ def test_curves_apart_are_compared_only_where_less_leakage_goes_with_more_utilit
     assert frontier(*base, point("a", 0.8, 0.85)).against("a").verdict == "does not beat"
 
 
-def test_an_absent_baseline_is_said_to_be_absent():
+def test_an_absent_baseline_is_reported_as_absent():
     result = frontier(*curve("a", BASE))
     assert result.against("a").as_dict() == {
         "method": "a",
@@ -339,7 +339,7 @@ def noisy(methods, each, draws, seed=0):
             yield point(method, u, v, seen=tuple(seen), draws=(u + noise[0], v + noise[1]), strength=float(strength))
 
 
-def test_json_survives_a_round_trip_and_knows_no_nan():
+def test_json_survives_a_round_trip_and_contains_no_nan():
     points = [*noisy(["drop-columns", "a", "b"], 5, 20), *curve("blind", [(0.9, 0.6)], seen=(np.nan, 0.5))]
     result = frontier(*points)
     document = result.as_dict()
@@ -354,7 +354,7 @@ def test_json_survives_a_round_trip_and_knows_no_nan():
     assert all(0.25 < level < 1 for level in four)
 
 
-def test_words_say_what_was_found():
+def test_the_sentences_state_the_figures():
     base = curve("drop-columns", [(0.8, 0.6), (0.85, 0.8)])
     sentences = frontier(*base, *curve("a", [(0.7, 0.6), (0.9, 0.75)])).in_words()
     assert sentences == [

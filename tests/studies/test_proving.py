@@ -1,4 +1,4 @@
-"""What is proved of a cell, what noise on updates has spent, and who has nothing to hide: in results and in words."""
+"""What is proved about a cell, what noise on updates has spent, and devices with nothing to hide, as reported."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_unclipped_noise_has_an_infinite_epsilon(ran: tuple[Path, str]) -> None:
     assert "This covers updates, not the representations" in sentence
 
 
-def test_devices_with_nothing_to_hide_are_counted_and_told(ran: tuple[Path, str]) -> None:
+def test_devices_with_nothing_to_hide_are_counted_and_reported(ran: tuple[Path, str]) -> None:
     results = open_study(ran[0])
     cell = next(cell for cell in results.cells if cell.method == "tappfl")
     study = make_study({**results.study, "name": "tiny"})
@@ -110,7 +110,7 @@ def played(shield: dict[str, Any], **data: Any) -> tuple[Any, Any]:
     return study, federation.play(make_game(study.methods[0], None))
 
 
-def test_a_certificate_that_needs_people_counts_those_whom_the_map_never_saw(published: Any) -> None:
+def test_a_certificate_that_needs_people_counts_people_the_map_never_saw(published: Any) -> None:
     published("adult")
     kind = {"kind": "transport", "attribute": "sex", "codes": 8}
     study, run = played(kind)

@@ -33,7 +33,7 @@ def written(folder: Path, *methods: dict[str, Any]) -> Path:
     return folder / "study.yaml"
 
 
-def test_cells_have_it_for_both_observers_and_the_report_says_what_it_is_worth(tmp_path: Path) -> None:
+def test_cells_have_the_certificate_for_both_observers_and_the_report_says_what_it_is_worth(tmp_path: Path) -> None:
     methods = [{"name": "none", "game": game(variant="none")}, {"name": "eeo", "game": game()}]
     done = fedveil_here("run", written(tmp_path, *methods), "--out", tmp_path / "out", "--workers", "1")
     assert done.returncode == 0, done.stderr
@@ -48,7 +48,7 @@ def test_cells_have_it_for_both_observers_and_the_report_says_what_it_is_worth(t
         "accuracy, sender unknown",
     }
     for name, certificate in certificates.items():
-        # What has no further word in its name holds for a server that knows the sender.
+        # A quantity without a qualifier in its name holds for a server that knows the sender.
         assert certificate.assumptions["observer"] == ("sender unknown" if "unknown" in name else "sender known")
         assert certificate.assumptions["held-out records"] == 120
         assert certificate.confidence == 0.95
@@ -94,7 +94,7 @@ def test_several_attributes_are_hidden_measured_and_certified_each() -> None:
         assert proved["information (bits)"] <= np.log2(values)
     assert game_certificates(run, "c") == ()  # people without a label are no random sample
     shielded = Federation(data, devices=2, device="cpu", shield=CertifiedChannel(1.0)).play(rounds)
-    assert game_certificates(shielded, "a") == ()  # what leaves are other numbers than those that were coded
+    assert game_certificates(shielded, "a") == ()  # the numbers that leave are not those that were coded
 
 
 def test_a_study_may_hide_a_list(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_participant_with_one_class_only_takes_part() -> None:
 
 
 @pytest.mark.parametrize("symbol", ["lam", "beta", "gamma"])
-def test_negative_weights_are_told_in_one_line(symbol: str, tmp_path: Path) -> None:
+def test_negative_weights_are_refused_in_one_line(symbol: str, tmp_path: Path) -> None:
     study = written(tmp_path, {"name": "eeo", "game": game(**{symbol: -0.5})})
     done = fedveil_here("run", study, "--out", tmp_path / "out", "--workers", "1")
     assert done.returncode == 2

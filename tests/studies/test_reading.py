@@ -1,4 +1,4 @@
-"""Results read into the model: what was written comes back, and what is damaged is named and never breaks a reader."""
+"""Reading results: what was written comes back; damage is named and never breaks a reader."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_was_written_comes_back(undisturbed: Path) -> None:
         assert json.dumps(again) == json.dumps(content)
 
 
-def test_what_a_file_states_is_no_certificate(undisturbed: Path) -> None:
+def test_what_a_file_states_is_not_a_certificate(undisturbed: Path) -> None:
     content, cell = content_of(undisturbed, "none")
     content["certificates"]["u"] = [plain(CERTIFICATE.as_dict())]
     (stated,) = cell_figures(content, cell).certificates["u"]
@@ -123,7 +123,7 @@ def paths_in(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str
 
 
 def read_everything(results: StudyResults) -> None:
-    """Let everyone who reads results read them."""
+    """Read the results through every reader."""
     from fedveil.report.gather import page_data
     from fedveil.report.pack import escaped_json, pack
     from fedveil.studies.notes import notes
@@ -152,10 +152,10 @@ HOSTILE: list[Callable[[], object]] = [
 ]
 
 
-def test_whatever_is_changed_in_a_file_every_reader_bears_it(undisturbed: Path, tmp_path: Path) -> None:
+def test_every_reader_copes_with_any_change_in_a_file(undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(undisturbed, out)
-    read_everything(open_study(out))  # maps are kept from now on
+    read_everything(open_study(out))  # from now on maps are read from their files
     rng = random.Random(0)
     files = [next((out / "cells").glob("adversarial-4-*")) / name for name in ("result.json", "config.json")]
     damaged = 0

@@ -151,7 +151,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # Whoever runs the tests in the background may have told all children to ignore Ctrl-C.
+        # A shell that runs the tests in the background may have made all children ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
@@ -202,7 +202,7 @@ def test_a_directory_of_another_study_is_refused_with_what_differs(
     assert snapshot(out) == before
 
 
-def test_strange_directories_are_refused_and_left_alone(write_study: Write, tmp_path: Path) -> None:
+def test_foreign_directories_are_refused_and_left_alone(write_study: Write, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_text("meow")
     study = write_study()
@@ -243,7 +243,7 @@ def test_a_corrupt_checkpoint_costs_its_cell_and_a_warning(
     assert snapshot(out) == snapshot(undisturbed)
 
 
-def test_a_damaged_result_is_computed_anew_with_a_warning(
+def test_a_damaged_result_is_computed_again_with_a_warning(
     undisturbed: Path, write_study: Write, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -326,7 +326,7 @@ def test_a_worker_that_dies_costs_one_more_try_and_nothing_else(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Return a disk of 100 kB; skipped, aloud, where this user may not mount one."""
+    """Return a disk of 100 kB; skip with a reason where this user may not mount one."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
@@ -350,7 +350,7 @@ def test_a_full_disk_stops_the_run_in_one_line_and_it_can_go_on(
     assert snapshot(out) == snapshot(undisturbed)
 
 
-def test_a_read_only_disk_is_told_in_one_line(write_study: Write, small_disk: Path) -> None:
+def test_a_read_only_disk_is_reported_in_one_line(write_study: Write, small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     one_line(fedveil_here("run", write_study(), "--out", small_disk / "out"), "Read-only file system")
 

@@ -1,4 +1,4 @@
-"""The search for a strength, where leakage turns or a strength cannot be computed."""
+"""The search for a strength where leakage is not monotone or a strength cannot be computed."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def test_what_the_study_lists_is_tried_before_a_target_is_called_unreachable() -
     assert search.answer is not None
     assert search.answer[0] == "reached"
     assert 1.5 <= search.answer[1].strength <= 2.5  # the weaker side of the valley is the more useful
-    assert searched(lambda s: 0.7 + s, [0.0, 4.0, 8.0]).answer == ("unreachable", found_at_zero())
+    assert searched(lambda s: 0.7 + s, [0.0, 4.0, 8.0]).answer == ("unreachable", tried_at_zero())
 
 
-def found_at_zero() -> Tried:
+def tried_at_zero() -> Tried:
     figure = Estimate(0.7, 0.0, 1.0)
     return Tried(0.0, 0.7, -0.0, figure, figure)
 

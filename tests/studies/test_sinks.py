@@ -1,4 +1,4 @@
-"""Sinks hold what the study holds, read back by the libraries' own readers; twice written is written once."""
+"""Sinks hold what the study holds, read back by the libraries' own readers; writing twice changes nothing."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def study(tmp_path: Path) -> StudyResults:
     return open_study(folder)
 
 
-def test_cells_are_told_by_plain_names(study: StudyResults) -> None:
+def test_cells_are_logged_under_plain_names(study: StudyResults) -> None:
     cell = study.cells[1]
     assert settings(cell) == {
         "method": "adversarial",
@@ -132,7 +132,10 @@ def test_cells_are_told_by_plain_names(study: StudyResults) -> None:
         (1 / 2, 2),
         (1 / 3, 3),
     ]
-    assert [step for name, _, step in logged if name == "loss/adversary"] == [2, 3]  # what is no number is not told
+    assert [step for name, _, step in logged if name == "loss/adversary"] == [
+        2,
+        3,
+    ]  # what is not a number is not logged
     assert [step for name, _, step in logged if name == "validation/loss"] == [1, 3]
     figures = at_the_end(cell)
     assert figures["leakage/sex (m_f)/balanced_accuracy"] == 0.6
@@ -249,7 +252,7 @@ def test_importing_sinks_loads_no_library() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_sink_that_is_not_known_or_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_or_missing_sink_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="'tensorbord' is not known: did you mean 'tensorboard'"):
         check_sinks(["mlflow", "tensorbord"])
     for name in SINKS:
@@ -259,7 +262,7 @@ def test_a_sink_that_is_not_known_or_not_installed_is_refused(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("name", SINKS)
-def test_a_sink_that_fails_says_that_the_results_are_there(name: str, study: StudyResults) -> None:
+def test_a_sink_that_fails_says_that_the_results_are_kept(name: str, study: StudyResults) -> None:
     write_sinks([name], study)
     kept = sorted(path.relative_to(study.folder) for path in study.folder.rglob("*") if path.is_file())
     (study.folder / "cells" / "none-seed0-aa" / "config.json").write_text(json.dumps({"study": {"method": 3}}))
@@ -273,5 +276,5 @@ def test_a_sink_that_fails_says_that_the_results_are_there(name: str, study: Stu
     ) as caught:
         write_sinks([name], broken)
     assert "\n" not in str(caught.value)
-    if name == "tensorboard":  # the folder that was whole still is
+    if name == "tensorboard":  # the folder that was complete still is
         assert kept == sorted(path.relative_to(study.folder) for path in study.folder.rglob("*") if path.is_file())

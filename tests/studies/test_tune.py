@@ -1,4 +1,4 @@
-"""The strength for a target leakage: found by bisection on validation, or said to be out of reach."""
+"""The strength for a target leakage: found by bisection on validation, or reported as unreachable."""
 
 from __future__ import annotations
 
@@ -126,10 +126,10 @@ def test_bad_input(write_study: Callable[..., Path], tmp_path: Path, arguments: 
         ({"kind": "compression"}, "shield.keep", [0.01, 0.5]),
     ],
 )
-def test_a_leakage_that_noise_or_compression_of_updates_cannot_reach_is_said_to_be_unreachable(
+def test_a_leakage_that_noise_or_compression_of_updates_cannot_reach_is_reported_as_unreachable(
     write_study: Callable[..., Path], tmp_path: Path, shield: dict[str, Any], varies: str, strengths: list[float]
 ) -> None:
-    """What they do to updates hides little of what is released afterwards: no strength brings it near chance."""
+    """Both change updates and hide little of what is released afterwards: no strength brings leakage near chance."""
     method = {"name": "m", "game": "undefended", "shield": shield, "varies": varies, "strengths": strengths}
     study = write_study(methods=[method], drop_columns=[0], data={**DATA}, federation={"devices": 4, "rounds": 1})
     done = fedveil_here("tune", study, "--leakage", "0.51", "--method", "m", "--out", tmp_path / "out", "--json")

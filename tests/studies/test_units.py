@@ -1,4 +1,4 @@
-"""Units of work: the same results in this process and in others, whoever dies; one that fails costs no other."""
+"""Units of work: the same results in this process and in workers, even if one dies; a failed unit affects no other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def units(function: str, *payloads: dict[str, Any], shares: str = "") -> list[Un
 
 
 @MODES
-def test_results_come_by_key_and_are_kept_when_they_are_there(tmp_path: Path, workers: int) -> None:
+def test_results_come_by_key_and_are_kept_as_soon_as_they_exist(tmp_path: Path, workers: int) -> None:
     kept: dict[str, Any] = {}
     heard: list[tuple[str, float, str]] = []
     finished: list[str] = []
@@ -58,7 +58,7 @@ def test_bits_do_not_depend_on_where_units_are_computed(tmp_path: Path) -> None:
 
 
 @MODES
-def test_one_that_fails_costs_no_other(tmp_path: Path, workers: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_unit_that_fails_affects_no_other(tmp_path: Path, workers: int, capfd: pytest.CaptureFixture[str]) -> None:
     mixed = [*units("measured", {"number": 1}, {"number": -1}), Unit("bug", "small_parts:broken", {})]
     outcome = run_units(mixed, tmp_path, workers=workers)
     assert list(outcome.results) == ["k0"]
@@ -97,14 +97,14 @@ def test_a_dead_worker_is_replaced_and_its_unit_tried_once_more(tmp_path: Path, 
         assert outcome.failed == {"dying": "its worker died 2 times (signal 9)"}
 
 
-def test_units_that_share_a_set_up_meet_in_one_worker(tmp_path: Path) -> None:
+def test_units_that_share_a_set_up_run_in_one_worker(tmp_path: Path) -> None:
     asked = [
         Unit(f"{shares}{number}", "small_parts:measured", {"number": number}, shares=shares)
         for number in range(3)
         for shares in ("a", "b")
     ]
     results = run_units(asked, tmp_path, workers=2).results
-    # A worker may end its own before the other has begun, and then helps; it never begins with the other's.
+    # A worker that finishes its own units early may help the other; it never begins with the other's.
     assert results["a0"]["process"] != results["b0"]["process"]
     assert results["a0"]["process"] == results["a1"]["process"]
 
@@ -130,7 +130,9 @@ def test_workers_are_kept_between_runs_only_where_that_is_asked_for(
     assert process() not in (first, second)
 
 
-def test_in_this_process_threads_are_as_before_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_in_this_process_restores_its_number_of_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
 
     monkeypatch.setenv("OMP_NUM_THREADS", "3")

@@ -1,4 +1,4 @@
-"""DP-SGD: clipped record by record as Opacus does it, with the noise and the ε that it says; and when it refuses."""
+"""DP-SGD: clipped record by record as Opacus does it, with the stated noise and ε; and when it refuses."""
 
 import math
 
@@ -79,7 +79,7 @@ def test_the_mean_of_clipped_gradients_is_opacus_mean(n, step):
 
 @pytest.mark.parametrize("n", [1, 4])
 @pytest.mark.parametrize("step", [1.0, -0.1])
-def test_the_noise_has_the_deviation_that_it_says(n, step):
+def test_the_noise_has_the_stated_deviation(n, step):
     model = celeba()
     rows, context = device(model, n, step)
     clip, sigma = 0.5, 2.0
@@ -100,7 +100,7 @@ def test_with_one_record_it_is_dp_gaussian_on_gradients():
 
 
 @pytest.mark.parametrize(("sigma", "releases"), [(4.0, 1), (8.0, 20)])
-def test_epsilon_is_what_accountants_find(sigma, releases):
+def test_epsilon_is_what_accountants_compute(sigma, releases):
     pytest.importorskip("dp_accounting")
     ours = DPSGD(sigma, clip=0.3).spent(releases).bound
     removed = dp_sgd_epsilon(sigma / 2, 1.0, releases, 1e-5)  # replacing one moves the sum twice as far
@@ -186,7 +186,7 @@ def play(data, shield, game=None, engine="stacked"):
 
 @pytest.mark.parametrize("engine", ["stacked", "plain"])
 @pytest.mark.parametrize("shield", [DPSGD(SILENT, clip=1e6), Soteria(p=0.0)])
-def test_in_a_federation_of_one_step_nothing_but_the_shields_work_is_seen(data, shield, engine):
+def test_in_a_federation_of_one_step_only_the_shields_output_is_seen(data, shield, engine):
     plain, shielded = play(data, Identity(), engine=engine), play(data, shield, engine=engine)
     torch.testing.assert_close(shielded.shared["model"], plain.shared["model"], rtol=1e-4, atol=1e-6)
 

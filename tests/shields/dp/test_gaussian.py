@@ -1,4 +1,4 @@
-"""DP-Gaussian: the noise is what is said, the ε is what accountants say, and no attacker beats the certificates."""
+"""DP-Gaussian: the noise is as stated, ε agrees with the accountants, and no attacker beats the certificates."""
 
 import math
 
@@ -46,7 +46,7 @@ def test_realised_damage_is_the_noise_where_nothing_is_clipped():
 
 
 @pytest.mark.parametrize(("sigma", "clip", "rounds"), [(2.0, 1.0, 1), (9.0, 1.5, 20), (40.0, 0.5, 300)])
-def test_what_is_spent_is_what_accountants_say(sigma, clip, rounds):
+def test_epsilon_spent_agrees_with_accountants(sigma, clip, rounds):
     """Sensitivity 2B: any two clipped updates; every round counted, none sampled."""
     shield = DPGaussian(sigma, clip=clip, delta=1e-5)
     certificate = shield.spent(rounds)
@@ -62,7 +62,7 @@ def test_what_is_spent_is_what_accountants_say(sigma, clip, rounds):
     assert "CERTIFIED epsilon ≤" in str(certificate)
 
 
-def test_without_a_clip_epsilon_is_infinite_and_said_so():
+def test_without_a_clip_epsilon_is_infinite_and_reported_as_such():
     shield = DPGaussian(100.0, clip=None)
     certificate = shield.spent(1)
     assert math.isinf(certificate.bound)
@@ -108,7 +108,7 @@ def test_calibration_to_an_advantage():
         ({"sigma": 1.0, "releases": -1}, "whole number"),
     ],
 )
-def test_bad_settings_are_one_line(settings, words):
+def test_bad_settings_are_refused_in_one_line(settings, words):
     with pytest.raises(InputError, match=words) as fault:
         DPGaussian(**settings)
     assert "\n" not in str(fault.value)
@@ -133,7 +133,7 @@ def test_it_fails_closed():
         ("representation", Kind.REPRESENTATION),
     ],
 )
-def test_it_acts_where_it_is_told_and_nowhere_else(place, kind):
+def test_it_acts_on_the_chosen_kind_of_message_and_no_other(place, kind):
     shield = DPGaussian(1.0, place=place)
     for other in Kind:
         moved = not torch.equal(sent(shield, torch.zeros(3, 4), other), torch.zeros(3, 4))
@@ -215,7 +215,7 @@ def test_inputs_are_noised_once_per_person(data):
     assert first.victims.vectors.std() == pytest.approx(3.0, rel=0.1)
 
 
-def test_it_is_registered_and_prints_what_it_was_made_of():
+def test_it_is_registered_and_prints_its_settings():
     shield = plugins.load("fedveil.shields", "dp-gaussian")(sigma=2.0, place="last-layer")
     assert isinstance(shield, DPGaussian)
     assert "sigma=2.0" in repr(shield)

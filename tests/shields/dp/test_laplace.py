@@ -1,4 +1,4 @@
-"""DP-Laplace: the noise is what is said, the ε is the closed form, and no attacker beats the certificates."""
+"""DP-Laplace: the noise is as stated, ε is the closed form, and no attacker beats the certificates."""
 
 import math
 
@@ -39,7 +39,7 @@ def test_rows_are_clipped_in_the_norm_named(norm, order):
     torch.testing.assert_close(sent(DPLaplace(1e-9, clip=None), rows), rows)
 
 
-def test_what_is_spent_is_the_closed_form():
+def test_epsilon_spent_is_the_closed_form():
     assert DPLaplace(4.0, clip=1.0).spent(10).bound == pytest.approx(10 * 2 / 4)
     by_l2 = DPLaplace(4.0, clip=1.0, clipped_in="L2", dimensions=100)
     assert by_l2.spent(10).bound == pytest.approx(10 * 2 * 10 / 4)
@@ -81,7 +81,7 @@ def test_calibration_reaches_the_target_exactly():
         ({"scale": 1.0, "releases": 1.5}, "whole number"),
     ],
 )
-def test_bad_settings_are_one_line(settings, words):
+def test_bad_settings_are_refused_in_one_line(settings, words):
     with pytest.raises(InputError, match=words) as fault:
         DPLaplace(**settings)
     assert "\n" not in str(fault.value)

@@ -1,4 +1,4 @@
-"""Mingle changes records by a map that does not read u, hides most per unit of change, and keeps to its budget."""
+"""Mingle changes records by a map that does not read u, hides as much as its budget allows, and keeps to it."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from fedveil.shields.mingle import best_guess, fit_prototypes, plan
 
 
 def people(n=6000, seed=0):
-    """A table in which few people (wives) give u away by one column, and another column tells a little."""
+    """A table in which few people (wives) give u away by one column, and another column reveals a little."""
     rng = np.random.default_rng(seed)
     u = (rng.random(n) < 0.4).astype(np.int64)
     home = np.where(rng.random(n) < 0.5, 2, np.where(rng.random(n) < 0.9, u, 1 - u))
@@ -81,7 +81,7 @@ def test_a_plan_equals_a_small_case_by_hand():
     assert free.spent == pytest.approx(0.45)  # no more than is needed
 
 
-def test_no_other_chances_within_the_budget_tell_less():
+def test_no_other_chances_within_the_budget_reveal_less():
     rng = np.random.default_rng(0)
     shares = rng.dirichlet(np.ones(8), size=3).reshape(3, 2, 4)
     people_ = shares.mean(axis=0)
@@ -96,7 +96,7 @@ def test_no_other_chances_within_the_budget_tell_less():
         assert best_guess(shares, mixed, np.zeros(4, bool)) >= planned.after - 1e-9
 
 
-def test_who_stays_is_counted_as_known():
+def test_revealing_outputs_count_as_giving_u_away():
     shares = np.array([[[0.5, 0.5]], [[0.5, 0.5]]])
     revealing = np.array([True, True, False])
     cost = np.array([[[0.0, np.inf, 1.0], [np.inf, 0.0, 2.0]]])
@@ -131,7 +131,7 @@ def test_the_budget_is_kept_by_people_not_fitted_on(table):
 def test_values_that_are_shown_are_values_that_people_have(table):
     data, shield = table
     released = shown(shield, data, data.rows(Split.TEST))
-    assert set(np.unique(released[:, :3].sum(axis=1))) <= {0.0, 1.0}  # one value of a category, or not said
+    assert set(np.unique(released[:, :3].sum(axis=1))) <= {0.0, 1.0}  # one value of a category, or none
     for column in range(5, 9):
         assert np.isin(released[:, column], [*data.x[:, column], 0.0]).all()
 
@@ -167,7 +167,7 @@ def test_averages_hide_a_share_of_people_whatever_an_observer_reads():
     assert retrained(released, data) < fitted.plan.after + 0.05
     assert fitted.plan.after < 0.85
     everyone = fit_prototypes(x[train], y[train], u[train], 10.0, 1, 5, size[train], 0)
-    assert everyone.plan.after < 0.57  # what the label itself tells
+    assert everyone.plan.after < 0.57  # what the label itself reveals
 
 
 def test_images_of_a_label_show_that_label_average():
@@ -182,7 +182,7 @@ def test_images_of_a_label_show_that_label_average():
 
 
 @pytest.mark.parametrize("budget", [0, -1, float("nan"), float("inf"), "much", True])
-def test_budgets_that_mean_nothing(budget):
+def test_meaningless_budgets_are_refused(budget):
     with pytest.raises(InputError, match="budget"):
         Mingle("u", budget)
 
@@ -190,12 +190,12 @@ def test_budgets_that_mean_nothing(budget):
 @pytest.mark.parametrize(
     "settings", [{"averages": -1}, {"bins": 0}, {"columns": "home"}, {"columns": [[]]}, {"columns": ["home"]}]
 )
-def test_settings_that_mean_nothing(settings):
+def test_meaningless_settings_are_refused(settings):
     with pytest.raises(InputError):
         Mingle("u", 0.1, **settings)
 
 
-def test_misspelt_names_are_answered(table):
+def test_misspelt_names_are_answered_with_those_that_exist(table):
     data, _ = table
     with pytest.raises(InputError, match="home"):
         Mingle("u", 0.1, columns=[["hme"]]).prepared(data, 0)

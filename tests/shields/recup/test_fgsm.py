@@ -72,8 +72,8 @@ def moved(point, updates, zoo, codes, drawn, size, variant):
 @pytest.mark.parametrize("name", ["sex", "race"])
 @pytest.mark.parametrize("size", [1e-4, 3e-3, 0.05, 0.2])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_all_variants_are_the_printed_ones(variant, size, name):
-    """On few candidates of each pool as by autograd through all entries, whether steps are small or overshoot 0."""
+def test_all_variants_equal_the_printed_algorithm(variant, size, name):
+    """A few candidates of each pool give what autograd gives through all entries, also where steps overshoot 0."""
     zoo = in_double(small_zoo(name))  # float32 leaves the printed gradient no digits where a member is sure
     updates, codes = gradients()
     updates, codes = updates[ROWS].double(), codes[name][ROWS]

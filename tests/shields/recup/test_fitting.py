@@ -1,4 +1,4 @@
-"""Members read what is there and nothing that is not, on updates that they have never seen."""
+"""Members read the attribute, and nothing else, from updates that they have never seen."""
 
 import numpy as np
 import pytest
@@ -130,7 +130,7 @@ def test_features_that_never_vary_are_ignored(sent):
         assert torch.allclose(zoo.logits(0, ready), zoo.logits(0, moved), atol=1e-3)
 
 
-def test_senders_are_held_out_whole_and_unknown_ones_left_out(sent):
+def test_all_updates_of_a_sender_are_held_out_together_and_unknown_senders_left_out(sent):
     groups = np.arange(LEARNED) // 3
     codes = sent.codes[: LEARNED // 3].repeat(3)
     codes[:30] = -1
@@ -149,7 +149,7 @@ def test_senders_are_held_out_whole_and_unknown_ones_left_out(sent):
     assert zoo.facts["updates"] + held["updates"] == LEARNED - 30
 
 
-def test_own_validation_updates_are_used(sent):
+def test_given_validation_updates_are_used(sent):
     held = (sent.updates[700:], sent.codes[700:])
     zoo = fit_zoo(
         sent.updates[:LEARNED],
@@ -190,7 +190,7 @@ def test_refitted_members_read_defended_updates_that_the_old_ones_do_not(zoo, se
     assert np.mean(new) > 0.65
 
 
-def test_continuing_for_no_time_at_all_changes_nothing_much(zoo, sent):
+def test_continuing_for_no_time_changes_almost_nothing(zoo, sent):
     still = Fitting(most_epochs=1, learning_rate=0.0)
     again = refit(zoo, sent.updates[:LEARNED], sent.codes[:LEARNED], fresh=False, fitting=still)
     assert torch.allclose(zoo.read(sent.updates[:5]), again.read(sent.updates[:5]))

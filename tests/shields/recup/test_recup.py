@@ -61,7 +61,7 @@ def test_nothing_moves_farther_than_stated(variant, how):
         assert float(change.abs().max()) > 0.3 * bound
 
 
-def test_a_batch_is_its_devices_alone_and_reports_damage():
+def test_a_batch_gives_what_each_device_gives_alone_and_reports_damage():
     updates, shield = updates_of(), recup([small_zoo(), small_zoo("race")])
     answers = shield.apply_all(updates, contexts(PEOPLE))
     for index, device_context in enumerate(contexts(PEOPLE)):
@@ -117,7 +117,7 @@ def test_minimal_stops_for_each_device_once_the_zoo_is_fooled():
     assert (after[2] >= 0.5).double().mean() > 0.95
 
 
-def test_static_attackers_are_misled_and_retrained_ones_are_told():
+def test_static_attackers_are_misled_and_retrained_ones_are_not():
     """What the paper shows, and what it does not."""
     updates, codes = gradients()
     undefended = features(updates, SEGMENTS, "max").double().numpy()
@@ -137,7 +137,7 @@ def test_static_attackers_are_misled_and_retrained_ones_are_told():
     assert retrained > 0.95
 
 
-def test_many_records_have_their_most_frequent_value_and_gradients_their_own():
+def test_many_records_count_as_their_most_frequent_value_and_gradients_as_their_own():
     updates, shield = updates_of(range(300, 302)), recup()
     many = context({"sex": [1, 0, 1, -1, -1, -1]})
     single = context({"sex": [1]})
@@ -200,7 +200,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_done_sends_nothing_and_stops_nobody_else(case):
+def test_a_device_that_fails_sends_nothing_and_stops_no_other(case):
     codes, more, error = BAD[case]
     updates = updates_of(range(300, 303))
     assert updates.shape[1] == SEGMENTS[-1].stop
@@ -264,7 +264,7 @@ def test_zoos_come_from_files_and_damaged_ones_are_refused(tmp_path):
     assert repr(recup()) != repr(recup(small_zoo(how="means")))
 
 
-def test_it_tells_how_stale_the_zoo_was():
+def test_it_reports_how_stale_the_zoo_was():
     updates, shield = updates_of(), recup()
     assert shield.staleness() == {}
     model = small_network()
@@ -304,7 +304,7 @@ def test_a_study_names_zoos_by_their_files(tmp_path):
         {"budget": 0.1, "levels": {"sex": "a"}},
     ],
 )
-def test_settings_of_another_type_are_told_in_a_line(settings):
+def test_settings_of_the_wrong_type_are_refused_in_one_line(settings):
     with pytest.raises(InputError, match=r"got '?(a|x|yes)"):
         RecUP(small_zoo(), **settings)
     with pytest.raises(InputError, match="zoos are zoos or their files"):

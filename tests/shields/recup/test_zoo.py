@@ -1,4 +1,4 @@
-"""The file: whole or refused in one line; another layout or attribute is refused, staleness told, bits counted."""
+"""Zoo files: damage, another layout or another attribute is refused in one line; staleness is reported."""
 
 import dataclasses
 import json
@@ -62,7 +62,7 @@ def test_zoos_that_differ_are_told_apart_by_their_digest(zoo, file):
     assert dataclasses.replace(zoo, attribute="v").digest != zoo.digest
 
 
-def test_the_manifest_says_it_all(zoo, sent):
+def test_the_manifest_is_complete(zoo, sent):
     manifest = json.loads(json.dumps(zoo.manifest))
     assert manifest["format"] == 1
     assert manifest["version"] == __version__
@@ -93,14 +93,14 @@ def test_a_file_cut_short_anywhere_is_refused(file):
             Zoo.load(file)
 
 
-def test_a_file_with_something_behind_it_is_refused(file):
+def test_a_file_with_trailing_bytes_is_refused(file):
     file.write_bytes(file.read_bytes() + b"\0")
     with pytest.raises(InputError, match="cut short, or no zoo"):
         Zoo.load(file)
 
 
 def test_every_flipped_bit_is_found(file):
-    """Each bit of the header's first and last bytes, and one bit in every so many bytes of the rest."""
+    """Each bit of the first bytes of the header, and one bit of bytes at regular distances in the rest."""
     whole = file.read_bytes()
     header = 8 + struct.unpack("<Q", whole[:8])[0]
     places = {*range(24), *range(24, header, 37), *range(header - 8, header + 8), *range(header, len(whole), 211)}

@@ -1,4 +1,4 @@
-"""Under noise, nothing of people enters a map but noised answers; what certifies a map is other people."""
+"""With noise, a map depends on people only through noised answers; other people certify it."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from fedveil.shields.transport.counts import Counts
 
 
 class Deaf(Counts):
-    """Answers that depend on the question's number and shape alone: whatever then differs came another way."""
+    """Answers depend on the question's number and shape alone: any difference must come from elsewhere."""
 
     asked_so_far = 0
 
@@ -31,7 +31,7 @@ def people(n=600, seed=0):
 
 
 def test_only_noised_answers_enter_a_map(monkeypatch):
-    """The same answers give the same map, though a person left and the others changed places."""
+    """The same answers give the same map, although one person left and the others were reordered."""
     x, u = people()
     names = ["a", "b", "c", "d"]
     columns = learn_columns(x, names, np.random.default_rng(0))
@@ -74,6 +74,6 @@ def test_too_many_strata_are_refused_at_once():
         ({"attribute": ["u", "u"]}, "each of several once"),
     ],
 )
-def test_settings_that_mean_nothing_are_refused(settings, message):
+def test_meaningless_settings_are_refused(settings, message):
     with pytest.raises(InputError, match=message):
         Transport(**{"attribute": "u", **settings})

@@ -20,7 +20,7 @@ NAMES = ["job", "wage", "town", "age"]
 
 
 def crowd(n, seed=0):
-    """Job and wage tell u; town and age do not."""
+    """Job and wage reveal u; town and age do not."""
     rng = np.random.default_rng(seed)
     u = rng.integers(0, 2, n)
     job = np.where(rng.random(n) < 0.75, u, rng.integers(0, 3, n))
@@ -39,7 +39,7 @@ def fitted(people, devices, epsilon=math.inf, keep=None, strength=1.0, **setting
 
 @pytest.mark.parametrize(("keep", "strength"), [({}, 1.0), ({"town": 1.0}, 0.9)])
 def test_many_devices_learn_the_map_of_one(keep, strength):
-    """Centres, potentials and pictures agree to 1e-9 whoever holds whom; so do the codes people draw."""
+    """Centres, potentials and pictures agree to 1e-9 however people are spread over devices; so do the codes drawn."""
     people = crowd(3000)
     single, chart, _ = fitted(people, 1, keep=keep, strength=strength)
     many, other, poll = fitted(people, 60, keep=keep, strength=strength)
@@ -59,7 +59,7 @@ def variation(chart, people):
     return np.abs(shares[0] - shares[1]).sum() / 2
 
 
-def test_codes_stop_telling_u_with_and_without_noise():
+def test_codes_stop_revealing_u_with_and_without_noise():
     """Held-out people's codes differ little; far less than codes that hide nothing; a smaller ε costs some of it."""
     people, fresh = crowd(12_000), crowd(12_000, seed=5)
     open_ = variation(fitted(people, 1, strength=0.0)[1], fresh)
@@ -73,7 +73,7 @@ def test_codes_stop_telling_u_with_and_without_noise():
 
 
 def test_no_person_moves_an_answer_farther_than_its_bound():
-    """Add one person, or give one another u: no answer to the questions as they were asked moves by more."""
+    """Add one person, or change one person's u: no answer to the same questions moves by more than its bound."""
     people = crowd(400)
     _, _, poll = fitted(people, 1, 8.0)
     for row in (0, 1, 17):
@@ -90,7 +90,7 @@ def test_no_person_moves_an_answer_farther_than_its_bound():
 
 
 def test_aligned_columns_are_refused():
-    """A column that stays cannot be aligned within such a budget; nor can all stay."""
+    """A column that stays cannot be aligned within such a budget, and not all columns can stay."""
     with pytest.raises(InputError, match="'town' would be"):
         fitted(crowd(200), 1, keep={"town": 0.5}, strength=0.9)
     with pytest.raises(InputError, match="nothing to turn into codes"):
@@ -112,7 +112,7 @@ def test_a_device_with_nobody_answers_nothing():
 
 
 def test_the_shield_spends_what_it_may():
-    """`epsilon` in the shield's settings: the counts spend at most that, and a certificate can be had."""
+    """`epsilon` in the shield's settings: the counts spend at most that, and a certificate is available."""
     people = crowd(3000)
     split = np.repeat([0, 2], [2000, 1000]).astype(np.int8)
     u = Attribute("u", people.u, ("a", "b"))
@@ -124,7 +124,7 @@ def test_the_shield_spends_what_it_may():
 
 @pytest.mark.parametrize("settings", [{"epsilon": math.inf}, {}, {"keep": {"wage": 0.0}, "strength": 0.9}])
 def test_summed_chances_are_those_of_the_draw(settings):
-    """What is certified is what is drawn, for either way to fit a table."""
+    """What is certified is what is drawn, for both ways of fitting a table."""
     people = crowd(6000)
     u = Attribute("u", people.u, ("a", "b"))
     split = np.zeros(6000, dtype=np.int8)

@@ -40,7 +40,7 @@ def test_two_cells_in_closed_form():
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_alignment_shrinks_total_variation_by_the_share(share):
-    """Cells told by u with error .2: TV .6 before, (1 − s)·.6 after, up to the draw; nobody moves at s = 0."""
+    """Cells follow u with error .2: TV .6 before, (1 − s)·.6 after, up to the draw; nobody moves at s = 0."""
     rng = np.random.default_rng(1)
     u = rng.integers(0, 2, 20_000)
     codes = np.where(rng.random(20_000) < 0.8, u, 1 - u)
@@ -53,8 +53,8 @@ def test_alignment_shrinks_total_variation_by_the_share(share):
     assert share > 0 or (new != codes).mean() < 1e-3
 
 
-def test_columns_have_cells_and_duplicates_are_one():
-    """An atom stands alone; a category in other words joins its number, in the number's order; unseen is usual."""
+def test_columns_have_cells_and_duplicates_are_joined():
+    """An atom has its own cell; a category that encodes a number joins it, in its order; unseen gets the usual cell."""
     rng = np.random.default_rng(0)
     level = rng.integers(0, 4, 3000)
     gain = np.where(rng.random(3000) < 0.9, 0.0, rng.exponential(1.0, 3000))
@@ -86,8 +86,8 @@ def test_tiny_strata_are_joined():
     assert learn_strata(columns, cells, u, 3, 5000, exact()).count == 1
 
 
-def test_a_column_that_tells_nothing_weighs_nothing():
-    """Two columns that tell each other weigh half the bits they hold; noise weighs nothing, and takes no part."""
+def test_an_uninformative_column_weighs_nothing():
+    """Two columns that determine each other weigh half their bits each; noise weighs nothing and takes no part."""
     rng = np.random.default_rng(0)
     shared = rng.integers(0, 4, 5000).astype(float)
     other = np.where(rng.random(5000) < 0.9, shared, rng.integers(0, 4, 5000))

@@ -23,7 +23,7 @@ COLOURS = np.array([[1.0, 0.1, 0.1], [0.1, 0.9, 0.2], [0.3, 0.3, 1.0]])
 
 
 def bars(n=3000, seed=0, association=0.0, values=3):
-    """Bars of one of four slants, in u's colour; with `told`, the slant tells u besides."""
+    """Bars of one of four slants, in u's colour; for a share `association` of them the slant is u, too."""
     rng = np.random.default_rng(seed)
     u = rng.integers(0, values, n)
     slant = np.where(rng.random(n) < association, u, rng.integers(0, 4, n))
@@ -69,11 +69,11 @@ def test_moved_moments_keep_the_picture_and_leave_a_trace():
     assert read(shown, y, data) > 0.97
     assert 1 / 3 + 0.05 < read(shown, u, data) < 0.65  # a limit that the page states, not a success
     plain = Transport("u", images="moments", strength=0.0).prepared(data, 0)
-    assert read(moved(plain, data), u, data) < 1 / 3 + 0.05  # grey alone hides the colour where shapes do not tell
+    assert read(moved(plain, data), u, data) < 1 / 3 + 0.05  # grey alone hides the colour where shapes do not reveal it
 
 
-def test_what_the_shape_tells_is_hidden_by_codes_and_certified():
-    """Where the slant tells u, grey pictures still do; transported codes do not, and held-out people certify it."""
+def test_what_the_shape_reveals_is_hidden_by_codes_and_certified():
+    """Where the slant reveals u, grey pictures still do; transported codes do not, and held-out people certify it."""
     data = bars(12_000, association=0.6)
     u = data.attribute("u").codes
     grey, strong = (Transport("u", codes=16, strength=s, questions=40).prepared(data, 0) for s in (0.0, 1.0))
@@ -114,7 +114,7 @@ def test_the_axes_are_the_principal_components():
 
 
 def test_many_devices_noise_and_bounds():
-    """The same chart whoever holds whom; ε as asked; nobody moves an answer by more than its bound."""
+    """The same chart however people are spread over devices; ε as asked; nobody moves an answer beyond its bound."""
     data = bars(900)
     u = data.attribute("u").codes
 
@@ -163,7 +163,7 @@ def test_chances_are_those_of_the_draw():
     ],
 )
 def test_mistakes(settings, message):
-    """One line each."""
+    """Each is refused in one line."""
     with pytest.raises(InputError, match=message):
         Transport("u", **settings).prepared(bars(100), 0)
 
@@ -176,7 +176,7 @@ def test_other_shapes_are_refused():
 
 
 def test_a_run_on_digits(published):
-    """Coloured digits, colours drawn whatever the digit: in a federation no more pictures than codes are seen."""
+    """Coloured digits with colours independent of the digit: a federation sees no more pictures than codes."""
     published("mnist")
     data = load("coloured_digits", target="digit", sensitive="colour", correlation=0.0, limit=3000, seed=0)
     run = Federation(data, devices=5, seed=0, shield=Transport("colour", codes=30, questions=20)).play(Raw(), rounds=1)

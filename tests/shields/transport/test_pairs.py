@@ -12,7 +12,7 @@ def exact():
 
 
 def people(n=6000, seed=0):
-    """Five columns that a hidden talent moves, and one that nothing moves; u shifts them all."""
+    """Five columns that depend on a hidden talent, and one that does not; u shifts them all."""
     rng = np.random.default_rng(seed)
     talent, u = rng.normal(size=n), rng.integers(0, 2, n)
     moved = [np.clip(np.round(talent + 0.7 * rng.normal(size=n) + 0.5 * u), -2, 2) for _ in range(5)]
@@ -52,7 +52,7 @@ def test_a_guess_is_naive_bayes():
 
 
 def test_the_first_direction_is_what_columns_share():
-    """It follows the hidden talent within u, has the wanted variance there, and hardly sees the column apart."""
+    """It follows the hidden talent within u, has the wanted variance there, and ignores the unrelated column."""
     x, u, talent = people()
     common, cells = fitted(x, u)
     places = common.of(cells, len(x))
@@ -64,7 +64,7 @@ def test_the_first_direction_is_what_columns_share():
     assert np.linalg.norm(places, axis=1).max() <= common.bound
 
 
-def test_guesses_at_columns_that_stay_count_by_themselves():
+def test_guesses_at_columns_that_stay_are_coordinates_of_their_own():
     """One further coordinate for each, of the wanted variance, made of the other columns alone."""
     x, u, talent = people()
     seen = [False, *[True] * 5]
@@ -78,8 +78,8 @@ def test_guesses_at_columns_that_stay_count_by_themselves():
     assert abs(np.corrcoef(places[:, 1], talent)[0, 1]) > 0.8
 
 
-def test_pairs_know_both_orders_and_see_through_chance():
-    """The other order is the transpose; independent columns tell nothing beyond chance; equal ones their bits."""
+def test_pairs_are_counted_in_both_orders_and_corrected_for_chance():
+    """The other order is the transpose; independent columns share no bits beyond chance, equal ones all their bits."""
     rng = np.random.default_rng(1)
     x = rng.integers(0, 12, (4000, 2)).astype(float)
     columns = learn_columns(np.column_stack([x, x[:, 0] // 2]), ["a", "b", "c"], rng)

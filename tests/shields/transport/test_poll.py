@@ -1,4 +1,4 @@
-"""A poll sums devices' answers, clips each person, and accounts exactly for what all sums tell together."""
+"""A poll sums devices' answers, clips each person, and accounts exactly for what all sums reveal together."""
 
 import math
 
@@ -17,7 +17,7 @@ def poll(devices, mu=math.inf, **settings):
     return Poll(devices, mu, np.random.default_rng(0), **settings)
 
 
-def test_the_sum_does_not_depend_on_who_holds_whom():
+def test_the_sum_does_not_depend_on_how_people_are_spread_over_devices():
     """One device or seven: the same sum; nobody weighs more than the bound."""
     rows = np.random.default_rng(0).normal(size=(70, 3))
     rows[0] *= 1e6

@@ -21,7 +21,7 @@ from fedveil.shields.transport import Transport
 
 
 def people(n=9000, seed=0, missing=0, values=2):
-    """Job tells u, wage follows job and a talent that u does not tell, town says nothing."""
+    """Job reveals u, wage depends on job and on a talent independent of u, town is uninformative."""
     rng = np.random.default_rng(seed)
     u = rng.integers(0, values, n)
     talent = rng.normal(size=n)
@@ -69,7 +69,7 @@ def table():
 
 
 @pytest.mark.parametrize("keep", [{}, {"talent": 0.0}])
-def test_an_attacker_learns_nothing_and_a_task_still_much(table, keep):
+def test_an_attacker_learns_nothing_and_a_task_still_learns_much(table, keep):
     """Raw, u is read from job and wage; transported, not; talent, which nobody named, can still be read."""
     train, test = table.rows(Split.TRAIN), table.rows(Split.TEST)
     u, y = table.attribute("u").codes, table.y.codes
@@ -81,7 +81,7 @@ def test_an_attacker_learns_nothing_and_a_task_still_much(table, keep):
 
 
 def test_strength_is_a_frontier(table):
-    """The stronger, the less an attacker reads; at 0 a code is all that hides."""
+    """The stronger, the less an attacker reads; at 0 only the coding hides anything."""
     train, test = table.rows(Split.TRAIN), table.rows(Split.TEST)
     u = table.attribute("u").codes
     accuracies = []
@@ -121,7 +121,7 @@ def test_task_labels_are_not_read(table):
 
 
 def test_it_is_deterministic_and_randomness_is_the_devices(table):
-    """Same seeds, same records; another device's generator draws otherwise."""
+    """Same seeds, same records; another device's generator draws differently."""
     rows = table.rows(Split.TEST)
     first, second = (Transport("u", keep={"talent": 0.0}, codes=20).prepared(table, 1) for _ in range(2))
     np.testing.assert_array_equal(shown(first, table, rows), shown(second, table, rows))
@@ -129,7 +129,7 @@ def test_it_is_deterministic_and_randomness_is_the_devices(table):
 
 
 def test_it_fails_closed():
-    """A record without u is not shown; nor one whose u nobody had; nor is there a map to fit without u."""
+    """A record without u, or with a value of u that nobody had, is not shown; without any u there is no map."""
     table = people(2000, missing=5)
     shield = Transport("u", codes=10).prepared(table, 0)
     with pytest.raises(ShieldError, match="carries no u"):
@@ -160,7 +160,7 @@ def test_it_fails_closed():
     ],
 )
 def test_mistakes_in_settings(settings, message):
-    """One line each."""
+    """Each is refused in one line."""
     with pytest.raises(InputError, match=message):
         Transport(**{"attribute": "u", **settings})
 
@@ -206,7 +206,7 @@ def test_adult_beats_the_raw_table_at_little_cost(published):
 
 
 def test_training_people_and_groups_certify_nothing(table):
-    """The map balances whom it was fitted on; records of one group are not independent."""
+    """The map balances the people it was fitted on; records of one group are not independent."""
     shield = Transport("u", codes=20).prepared(table, 0)
     with pytest.raises(InputError, match="certify nothing; give rows of other people"):
         shield.certify(table, table.rows(Split.TRAIN)[:500], 0)

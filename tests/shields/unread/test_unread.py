@@ -49,7 +49,7 @@ def sent(shield, updates, people, number=1, codes=None):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_true_value_is_never_read_and_a_batch_is_as_one_by_one(name):
+def test_the_true_value_is_never_read_and_a_batch_equals_its_devices_one_by_one(name):
     updates, codes = gradients()
     rows, people = updates[300:308], range(300, 308)
     true_codes = sent(fitted(name), rows, people, codes=codes["sex"])
@@ -68,7 +68,7 @@ def test_the_true_value_is_never_read_and_a_batch_is_as_one_by_one(name):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_gradients_and_deltas_are_treated_alike_and_nothing_stays_nothing(name):
+def test_gradients_and_deltas_are_treated_alike_and_a_zero_update_stays_zero(name):
     updates, _ = gradients()
     shield, people = fitted(name), range(300, 340)
     if name in ("leace", "inlp", "isotropic"):  # linear in the update; the others are fitted on what is sent
@@ -174,7 +174,7 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
         Unread(**settings)
 
 
-def test_shadows_that_tell_nothing_are_refused():
+def test_uninformative_shadows_are_refused():
     updates, _ = gradients()
     bare = network_segments(nn.Linear(3, 2, bias=False))
     with pytest.raises(InputError, match="one value"):
@@ -205,7 +205,7 @@ def test_a_fit_is_kept_in_a_file(tmp_path):
         save_unreading(fitted("targets").fit_, path)
 
 
-def test_erased_inputs_tell_a_linear_reader_nothing():
+def test_erased_inputs_reveal_nothing_to_a_linear_reader():
     generator = torch_generator(0, "erasure")
     codes = np.arange(600) % 3
     x = torch.randn(600, 8, generator=generator) @ torch.randn(8, 8, generator=generator)
