@@ -2,7 +2,7 @@
 
 Prints ratios of times measured in one run: `fedveil_papers.curious.train` to a loop as the paper's code would have it
 (both players, the same steps in the same modes), and to a loop of the classifier alone. The loops take turns, so that a
-busy machine slows all alike.
+busy machine slows all of them equally.
 
     python benchmarks/curious_epoch.py --images 2000 --threads 1
 """

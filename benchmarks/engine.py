@@ -226,7 +226,7 @@ def _without_validation(game: FedAvg) -> FedAvg:
 
 
 def _child(code: str) -> float:
-    """Run a piece of code in a process of its own; it prints one number."""
+    """Run a piece of code that prints one number in a process of its own."""
     return _ran("-c", code)
 
 

@@ -3,13 +3,13 @@
     python benchmarks/flower_mod.py [--quick] [--json]
 
 The client of Flower's PyTorch tutorial: its network (two convolutions, three fully connected layers: 62 006 weights)
-is trained for one epoch on 4000 pictures of 32×32 pixels (made ones here), a tenth of CIFAR-10's less a fifth, in
+is trained for one epoch on 4000 synthetic pictures of 32×32 pixels, a tenth of CIFAR-10's less a fifth, in
 batches of 32, by a `ClientApp` that is called as the runtime calls it. With `--records 500` training is shorter, and
-the share larger. The same app with the mod and without takes turns. In each the app's own training is timed by
-itself, so that what stands around it is not lost in how much training varies; medians over the turns: overhead is
-(what stands around training with the mod − what does without it) / training. All of the mod's work for a message is
-in it: reading policy and ledger, two checks of the chain, decoding, shielding, and waiting for the disk; what a new
-process needs once, to import fedveil, is told beside. RecUP's zoo of 20 members is loaded at every message as in a
+the share larger. The app with the mod and the app without take turns. In each the app's own training is timed by
+itself, so that the rest is not lost in the variation of training; all are medians over the turns. The overhead is
+(time besides training with the mod − the same without it) / training. All of the mod's work for a message is
+included: reading policy and ledger, two checks of the chain, decoding, shielding, waiting for the disk; what a new
+process needs once, to import fedveil, is printed too. RecUP's zoo of 20 members is loaded at every message as in a
 new process, and once as where one process answers several. With `--json` the last line of stdout is `{"overhead":
 {"dp-gaussian": …, "sparsify": …, "recup": …, …}, "processor": {…}}`, shares of training time by the clock, and of the
 processor's time, which a busy machine and a slow disk change less.
@@ -62,7 +62,7 @@ def network() -> nn.Sequential:
 
 
 def app(records: int, trained: list[tuple[float, float]], *mods: object) -> ClientApp:
-    """Return the app: one epoch over made pictures, whose time is appended to a list."""
+    """Return the app: one epoch over synthetic pictures, whose time is appended to a list."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(records, 3, 32, 32, generator=generator)
     y = torch.randint(10, (records,), generator=generator)
@@ -87,7 +87,7 @@ def app(records: int, trained: list[tuple[float, float]], *mods: object) -> Clie
 
 
 def write_zoo(folder: Path) -> None:
-    """Fit a zoo of the usual size for this network, on made updates: what its members read does not matter here."""
+    """Fit a zoo of the usual size for this network on random updates: what its members read does not matter here."""
     segments = network_segments(network())
     updates = torch.randn(60, segments[-1].stop, generator=torch.Generator().manual_seed(1)) * 0.01
     codes = np.arange(60, dtype=np.int64) % 2
@@ -97,12 +97,12 @@ def write_zoo(folder: Path) -> None:
 
 
 def now() -> tuple[float, float]:
-    """Return the clock's time and the processor's, which waits neither for the disk nor for others."""
+    """Return the clock's time and the processor's, which excludes waiting for the disk and for other processes."""
     return time.perf_counter(), time.process_time()
 
 
 def since(start: tuple[float, float]) -> tuple[float, float]:
-    """Return how much of both has passed."""
+    """Return how much of each has passed."""
     clock, worked = now()
     return clock - start[0], worked - start[1]
 

@@ -68,7 +68,7 @@ class Timed(FedAvg):
         return super().configure_train(*arguments, **named)
 
     def aggregate_train(self, server_round, replies):  # type: ignore[no-untyped-def]
-        """Stop it once the aggregate stands; a round in which somebody failed is no measurement."""
+        """Stop the clock once the aggregate is complete; a round in which a device failed is not a measurement."""
         answers = list(replies)
         if len(answers) != int(sys.argv[1]) or any(answer.has_error() for answer in answers):
             raise RuntimeError("a device failed in the simulation")
@@ -89,7 +89,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def run() -> None:
-    """Simulate, and print what a round took once the actors had started."""
+    """Simulate, and print the time of a round after the actors have started."""
     import warnings
 
     from flwr.simulation import run_simulation

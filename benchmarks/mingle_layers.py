@@ -1,8 +1,8 @@
-"""Mingle on LFW's gender against the attackers that read most: on what the fully connected layers' gradients tell.
+"""Mingle on LFW's gender against the strongest attackers: those on the fully connected layers' gradients.
 
     python benchmarks/mingle_layers.py --seed 0 --at 0.09,0.065 --at 0.3,0.2
 
-Of one record these gradients tell each layer's input a and slopes δ exactly. Under noise N(0, σ²) on every entry the
+For one record these gradients reveal each layer's input a and slopes δ exactly. With noise N(0, σ²) on every entry the
 slopes are δ̂ = δ + N(0, σ²) and the input δ̂ᵀ(δ ⊗ a + N)/‖δ̂‖², which is drawn here from its own law: the same as from
 whole updates of 880,450 numbers, in far less time. Each `--at` is a norm for the noise and a budget for mingle.
 """
@@ -74,7 +74,7 @@ def _look(task: Task, model: nn.Sequential, x: Tensor, sigma: float, generator: 
 def _recovered(
     task: Task, model: nn.Sequential, x: Tensor, y: Tensor, sigma: float, generator: torch.Generator
 ) -> Tensor:
-    """Return inputs and slopes of both fully connected layers as noised gradients tell them."""
+    """Return inputs and slopes of both fully connected layers, recovered from noised gradients."""
     first, last = (index for index, layer in enumerate(model) if isinstance(layer, nn.Linear))
     inner = model[:first](x).detach()
     hidden = model[first](inner).detach().requires_grad_(True)

@@ -36,12 +36,12 @@ class Network(nn.Sequential):
         super().__init__(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 2))
 
     def loss(self, x: torch.Tensor, y: torch.Tensor, eval: bool = False) -> torch.Tensor:
-        """What a device descends."""
+        """Return the loss that a device minimises."""
         return functional.cross_entropy(self(x), y)
 
     @torch.no_grad()
     def metrics(self, x: torch.Tensor, y: torch.Tensor, eval: bool = False) -> dict[str, Weighted]:
-        """What a device reports."""
+        """Return the metrics that a device reports."""
         return {"loss": Weighted(functional.cross_entropy(self(x), y, reduction="sum").item(), len(x))}
 
 
@@ -52,7 +52,7 @@ class Clock(TrainingProcessCallback):
         self.ends = [time.perf_counter()]
 
     def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):  # type: ignore[no-untyped-def]
-        """Read the clock; go on."""
+        """Read the clock; let training continue."""
         self.ends.append(time.perf_counter())
         return False, Metrics()
 

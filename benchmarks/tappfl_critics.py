@@ -7,8 +7,8 @@ starts from He's weights (ours) and, in a row of its own, from torch's default. 
 round of the whole game by the paper's protocol: ten of a hundred devices, r of 128 numbers; one local epoch.
 
 Quality is judged after the same steps on one of twenty devices a round, on r of four numbers: 128 random features of x
-already keep nearly all of it (the first row), so that no critic could show what it is worth. On validation people: the
-JSD loss of a fresh critic, the same for all, trained on the finished r (2 ln 2 = 1.386: r tells nothing of x beyond u;
+already keep nearly all of it (the first row), so that critics would not differ. On validation people: the
+JSD loss of a fresh critic, the same for all, trained on the final r (2 ln 2 = 1.386: r reveals nothing of x beyond u;
 lower is better); the share of x's variance that a linear map finds in r; and income by the best of three heads. The
 last line is JSON.
 """
@@ -44,7 +44,7 @@ class WithCritic(TAPPFL):
     start: Start = "torch"
 
     def players(self, shape):
-        """TAPPFL's, but for the critic."""
+        """Return TAPPFL's players with this critic."""
         sizes = [shape.features[0] + self.width + shape.attributes["sex"], *self.hidden, 1]
         critic = Player(lambda generator: mlp(sizes, generator, start=self.start), self.optimiser)
         return {**super().players(shape), "utility": critic}
@@ -126,13 +126,13 @@ def main() -> None:
     data = fv.data.load("adult", target="income", sensitive="sex")
     figures_by_critic: dict[str, dict[str, float]] = {}
 
-    def tell(name: str, **figures: float) -> None:
+    def report(name: str, **figures: float) -> None:
         figures_by_critic.setdefault(name, {}).update(figures)
         print(f"{name:36s}", {key: round(value, 4) for key, value in figures.items()}, flush=True)
 
     for width in (PRINTED, NARROW):
         run, _ = trained(data, LIGHT_CRITIC, "torch", width, 0)
-        tell(f"f before training, r of {width}", **quality(data, run))
+        report(f"f before training, r of {width}", **quality(data, run))
     for name, hidden, start, times in (
         ("light", LIGHT_CRITIC, "torch", 1),
         ("light, He's start", LIGHT_CRITIC, "he", 1),
@@ -140,11 +140,11 @@ def main() -> None:
         ("printed, He's start", PAPER_CRITIC, "he", 1),
         ("printed, torch's start", PAPER_CRITIC, "torch", 1),
     ):
-        if name in ("light", "printed, He's start"):  # a start changes no cost
+        if name in ("light", "printed, He's start"):  # initial weights do not change the cost
             run, seconds = trained(data, hidden, start, PRINTED, TIMED)
-            tell(name, critic_weights=run.layouts["utility"].trained, seconds_per_round=seconds)
+            report(name, critic_weights=run.layouts["utility"].trained, seconds_per_round=seconds)
         run, _ = trained(data, hidden, start, NARROW, times * ROUNDS)
-        tell(name, **quality(data, run))
+        report(name, **quality(data, run))
     ratio = (
         figures_by_critic["printed, He's start"]["seconds_per_round"] / figures_by_critic["light"]["seconds_per_round"]
     )

@@ -33,7 +33,7 @@ ROUNDS = (1, 3, 5, 10, 20)
 
 
 def main() -> None:
-    """Measure, print, and print JSON where wanted."""
+    """Measure and print, as JSON too if asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
@@ -50,7 +50,7 @@ def main() -> None:
     started_from = {number: played.weights[number] for number in rounds}
     train_x, train_codes, senders = updates(task, started_from, Split.TRAIN, asked.attribute)
     test_x, test_codes, _ = updates(task, started_from, Split.TEST, asked.attribute)
-    start = time.process_time()  # a busy neighbour is no cost of ours
+    start = time.process_time()  # other processes are not counted
     zoo = fit_zoo(
         train_x,
         train_codes,
@@ -84,7 +84,7 @@ def main() -> None:
 def updates(
     task: Task, started_from: dict[int, Tensor], split: Split, attribute: str
 ) -> tuple[Tensor, np.ndarray, np.ndarray]:
-    """Return features of every client's gradient in every round, what is true of it, and who it is."""
+    """Return features of every client's gradient in every round, its true code, and the client's number."""
     people = task.people(split)
     vectors = []
     for weights in started_from.values():

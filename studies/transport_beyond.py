@@ -52,7 +52,7 @@ def shown(shield: Transport, data: AttributeData, seed: int) -> np.ndarray:
     moved = shield._moved(data.x.astype(np.float64), u, torch_generator(seed, "shown"))
     if data.x.ndim == 2:
         return moved.x
-    # A picture is as many numbers as it has coordinates: attackers and heads need no others.
+    # A picture is given by its coordinates: attackers and heads need no other numbers.
     embedding = shield.chart_.embedding
     mean, deviation = embedding.common
     channel = int(deviation.argmax())
@@ -187,7 +187,7 @@ def spending() -> Iterator[str]:
 
 
 def attacks() -> Iterator[str]:
-    """What the answers of such a fit tell about one person, and about one device, on Adult."""
+    """Measure what the answers of such a fit reveal about one person and about one device, on Adult."""
     data = load("adult", target="income", sensitive="sex", seed=0)
     train = data.rows(Split.TRAIN)
     x, u = data.x[train], data.attribute("sex").codes[train]

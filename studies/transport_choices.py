@@ -1,4 +1,4 @@
-"""How transport's settings for Adult were chosen, and which part buys what: on people held out of the training file.
+"""How transport's settings for Adult were chosen, and what each part contributes, on held-out training people.
 
 The map is fitted on 70% of the training people; income (boosting head), sex (class-weighted boosting, balanced
 accuracy) and three tasks that nobody named are scored on the other 30%. No test or validation person is looked at.
@@ -63,7 +63,7 @@ def ceiling(scores: np.ndarray, truth: np.ndarray, u: np.ndarray, gap: float) ->
     for value in (0, 1):
         order = np.argsort(-scores[u == value])
         labels = truth[u == value][order]
-        # After k people were told yes: the right ones among them, and those of the rest who are told no.
+        # With the first k people predicted yes and the rest no: the number of correct predictions.
         correct = (
             np.concatenate([[0], np.cumsum(labels)])
             + (labels == 0).sum()

@@ -4,7 +4,7 @@
     python studies/unchanged.py compare before/    # with the code as it has become
 
 What is recorded: the study studies/smoke.yaml, the demo, a small cell of each paper's preset, a zoo, a ledger, an
-audit, and a study that was stopped halfway. `compare` computes everything anew and lists every figure that differs;
+audit, and a study that was stopped halfway. `compare` computes everything again and lists every figure that differs;
 it also opens the files that the older code wrote (run directories, a checkpoint, the zoo, the ledger). Figures are
 bit-identical on one machine with one number of threads, so records are not carried from one machine to another.
 Exit code 1 if anything differs. About five minutes on two cores.
@@ -172,7 +172,7 @@ def fedveil(*arguments: object, folder: Path) -> str:
 
 
 def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every figure of a JSON value with its path, those that say when or where left out."""
+    """Yield every figure of a JSON value with its path, except times and paths."""
     if isinstance(value, dict):
         for key, item in value.items():
             if not any(word in str(key).lower() for word in VOLATILE):
@@ -202,7 +202,7 @@ def figures_of_study(folder: Path) -> dict[str, Any]:
 
 
 def study(values: dict[str, Any] | Path, name: str) -> Callable[[Path], dict[str, Any]]:
-    """Return what runs a study into a folder and tells its figures."""
+    """Return a function that runs a study into a folder and returns its figures."""
 
     def measure(folder: Path) -> dict[str, Any]:
         path = values if isinstance(values, Path) else folder / f"{name}.yaml"
@@ -267,7 +267,7 @@ def ledger(folder: Path) -> dict[str, Any]:
 
 
 def read_ledger(folder: Path) -> dict[str, Any]:
-    """Return what the command says of a ledger."""
+    """Return what the command prints about a ledger."""
     return dict(flat(json.loads(fedveil("ledger", folder / "ledger.jsonl", "--json", folder=folder))))
 
 
@@ -289,7 +289,7 @@ def audit(folder: Path) -> dict[str, Any]:
 
 
 def experiment(name: str) -> Callable[[Path], dict[str, Any]]:
-    """Return what measures a small form of a preset's experiment, in this process."""
+    """Return a function that measures a small form of a preset's experiment in this process."""
 
     def measure(folder: Path) -> dict[str, Any]:
         from fedveil_papers.kinds import make_experiment
@@ -304,7 +304,7 @@ def experiment(name: str) -> Callable[[Path], dict[str, Any]]:
 
 
 def stopped(folder: Path) -> dict[str, Any]:
-    """Stop a study once a checkpoint is there; keep the directory as it is, and tell what it comes to in a copy."""
+    """Stop a study once it has a checkpoint; keep its directory, and return the figures of a copy run to its end."""
     path = folder / "stopped.yaml"
     path.write_text(json.dumps(STOPPED))
     begun = subprocess.Popen(
@@ -373,7 +373,7 @@ def main() -> None:
 
 
 def timed(name: str, measure: Callable[[Path], dict[str, Any]], folder: Path) -> dict[str, Any]:
-    """Measure, and say how long it took."""
+    """Measure, and print how long it took."""
     started = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
         figures = measure(folder)
@@ -382,7 +382,7 @@ def timed(name: str, measure: Callable[[Path], dict[str, Any]], folder: Path) ->
 
 
 def compared(name: str, before: dict[str, Any], after: dict[str, Any]) -> int:
-    """Print what differs and return how much does."""
+    """Print the figures that differ and return their number."""
     differing = [key for key in {**before, **after} if before.get(key, "absent") != after.get(key, "absent")]
     for key in differing[:20]:
         print(f"  {name}: {key}: {before.get(key, 'absent')!r} before, {after.get(key, 'absent')!r} now")

@@ -1,4 +1,4 @@
-"""The pages on architecture and words keep up with the code."""
+"""The pages on architecture and terms agree with the code."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ getattr(build_meta, sys.argv[1])(sys.argv[2])
 
 @dataclass(frozen=True)
 class Distribution:
-    """What a distribution is called, its folder in the repository, and its package."""
+    """A distribution's name, its folder in the repository, and its package."""
 
     name: str
     folder: Path
@@ -57,7 +57,7 @@ def build(source: Path, what: str, out: Path) -> Path:
     command = [sys.executable, "-c", BUILD, f"build_{what}", str(out)]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "Cannot find any files" not in done.stderr  # a licence or data file that is named and missing
+    assert "Cannot find any files" not in done.stderr  # a licence or data file that is named but missing
     (archive,) = out.iterdir()
     return archive
 

@@ -1,4 +1,4 @@
-"""The documentation says what is true: its code runs, its options exist, its links lead somewhere."""
+"""The documentation is true: its code runs, its options exist, its links lead somewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fedveil.view import View
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = sorted((REPOSITORY / "docs").glob("*.md"))
 TEXTS = [*PAGES, *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
-# The figures in results.md take minutes; there the code must only be Python.
+# The figures in results.md take minutes, so that its code is only parsed.
 RUN = [REPOSITORY / "README.md", *(page for page in PAGES if page.name != "results.md")]
 
 
@@ -164,7 +164,7 @@ def test_the_page_on_leak_names_every_option_and_no_other() -> None:
 
 
 def shown_messages() -> list[tuple[str, str]]:
-    """Return the commands that leak.md shows, each with the message it is said to print."""
+    """Return the commands that leak.md shows, each with the message that the page quotes."""
     lines = "".join(blocks(REPOSITORY / "docs" / "leak.md", "console")).splitlines()
     return list(zip(lines[::2], lines[1::2], strict=True))
 
@@ -195,7 +195,7 @@ def test_the_page_on_leak_quotes_its_messages(
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
-def test_lines_are_of_a_length_to_read(path: Path) -> None:
+def test_lines_are_not_too_long(path: Path) -> None:
     boxes = "┏┡│┃└╇"  # what a terminal printed
     long = [line for line in path.read_text(encoding="utf-8").splitlines() if len(line) > 200 and line[0] not in boxes]
     assert not long
@@ -252,7 +252,7 @@ def test_the_readme_fits_one_screen_and_the_navigation_is_complete() -> None:
     assert site["theme"]["font"] is False
 
 
-def test_the_citation_and_the_changelog_know_the_version() -> None:
+def test_the_citation_and_the_changelog_name_the_version() -> None:
     citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == fedveil.__version__
     assert all(reference["title"] and reference["authors"] for reference in citation["references"])

@@ -1,4 +1,4 @@
-"""The floor plan: a package imports only from those before it, at any depth of the code and for types as well."""
+"""The floor plan: a package imports only from those before it, also inside functions and for types."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FILES = sorted([*REPOSITORY.glob("fedveil/**/*.py"), *REPOSITORY.glob("papers/fe
 
 
 def room(module: str) -> str | None:
-    """Return where a module stands in the order; None for the package fedveil itself, which holds the version."""
+    """Return the package in the order that a module belongs to; None for fedveil itself, which holds the version."""
     top, *rest = module.split(".")
     return top if top == "fedveil_papers" else rest[0] if rest else None
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield every import of ours, wherever it stands, with its line."""
+    """Yield every import, at any depth, with its line number."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -40,9 +40,7 @@ def test_a_package_imports_only_from_those_before_it(path: Path) -> None:
         path.relative_to(REPOSITORY / "papers" if "fedveil_papers" in path.parts else REPOSITORY).with_suffix("").parts
     )
     importing = room(".".join(part for part in parts if part != "__init__"))
-    if (
-        importing is None
-    ):  # fedveil/__init__.py names what there is, and loads nothing of it but the helper that does so
+    if importing is None:  # fedveil/__init__.py lists the public names and loads only the helper for lazy imports
         return
     for line, module in imports(ast.parse(path.read_text("utf-8"))):
         if module.partition(".")[0] in ("fedveil", "fedveil_papers") and (imported := room(module)) in ORDER:

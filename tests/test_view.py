@@ -23,7 +23,7 @@ def test_no_person_is_both_learned_from_and_attacked(n, people, seed):
     assert sorted(rows.tolist()) == list(range(n))
 
 
-def test_records_keep_what_belongs_to_them():
+def test_records_keep_their_labels_groups_and_given_columns():
     codes = np.arange(60) % 3
     view = View.of_vectors(codes * 10.0, {"u": Attribute.from_column("u", codes)}, given=codes[:, None] + 0.5)
     for pool in (view.auxiliary, view.validation, view.victims):

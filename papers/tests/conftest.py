@@ -33,7 +33,7 @@ def write_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 @pytest.fixture
 def reproduced(write_preset: Write, tmp_path: Path) -> Callable[..., tuple[dict[str, Any], Path, str]]:
-    """Return a function that runs a tiny preset: its JSON, its directory, and what a person reads."""
+    """Return a function that runs a tiny preset and returns its JSON, its directory and its printed text."""
 
     def run(shows: Any, paper: list[dict[str, Any]] | None = None, **study: Any) -> tuple[dict[str, Any], Path, str]:
         name = write_preset(shows, paper, **study)

@@ -44,7 +44,7 @@ def test_a_file_that_is_damaged_or_of_other_settings_is_not_read(tmp_path: Path)
         assert json.loads(file.read_text())["settings"] == part.identity
 
 
-def test_one_that_fails_is_reported_and_the_others_stay(tmp_path: Path) -> None:
+def test_a_part_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path) -> None:
     measured = measure(parts(1, -1, 2), tmp_path)
     assert measured.failed == {"part -1": "a part that cannot be measured"}
     assert {part.name for part in parts(1, -1, 2) if part.read(tmp_path)} == {"part 1", "part 2"}

@@ -1,4 +1,4 @@
-"""Presets: every one can be read at both scales, and the paper's figures find their rows."""
+"""Presets: each can be read at both scales, and the paper's figures are matched to their rows."""
 
 from __future__ import annotations
 

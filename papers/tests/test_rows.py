@@ -29,7 +29,7 @@ def is_number(value: Any) -> bool:
 
 
 def check_row(row: dict[str, Any]) -> None:
-    """Refuse a row that has not the common shape."""
+    """Refuse a row that does not have the common shape."""
     assert list(row) == KEYS
     assert isinstance(row["method"], str)
     assert row["strength"] is None or is_number(row["strength"])
@@ -81,7 +81,7 @@ def test_every_experiment_ends_in_rows_of_one_shape(kind: str, tmp_path: Path, m
     assert json.loads((tmp_path / "out" / "reproduced.json").read_text("utf-8")) == values
 
 
-def test_a_figure_is_made_of_whatever_holds_one() -> None:
+def test_a_figure_is_made_of_any_object_that_holds_one() -> None:
     for value in (Estimate(0.5, 0.25, 1.0), {"estimate": 0.5, "low": 0.25, "high": 1.0}, Figure(0.5, 0.25, 1.0)):
         assert Figure.of(value) == Figure(0.5, 0.25, 1.0)
     assert Figure.of(2) == Figure(2)
@@ -118,7 +118,7 @@ def test_a_row_of_a_study_is_put_into_the_common_shape() -> None:
     assert row.more == {"attacker_name": "boosting", "spent": None, "head": "mlp", "data": "adult"}
 
 
-def test_figures_of_the_paper_stand_beside_their_rows() -> None:
+def test_figures_of_the_paper_are_beside_their_rows() -> None:
     rows = [
         Row("m", strength, task="t", attribute="a", attacker="cotrained", leakage={"accuracy": Figure(0.6)})
         for strength in (0.5, 1.0)

@@ -271,7 +271,7 @@ def test_with_enough_records_the_certificate_is_close_to_the_exact_bound() -> No
     assert known_equivocation(held, observer="sender unknown").source == "lower confidence bound"
 
 
-def test_a_server_that_knows_the_sender_is_not_told_that_the_exclusive_or_is_private() -> None:
+def test_for_a_server_that_knows_the_sender_the_exclusive_or_is_not_called_private() -> None:
     rng = np.random.default_rng(4)
     stranger = certify_information(sample(xor_law(), 20_000, rng, by_sender=False), observer="sender unknown")
     assert stranger.bound < 0.15

@@ -72,7 +72,7 @@ def test_several_attributes_the_worst_first(run, folder):
     assert answer["attribute"] == "s"
 
 
-def test_few_rows_are_no_error(run, folder):
+def test_few_rows_are_not_an_error(run, folder):
     pd.read_csv("outputs.csv").head(120).to_csv("few.csv", index=False)
     answer = figures(run("audit", "few.csv", "--scores", "p0,p1", *ASK, "--json"))
     assert answer["verdict"] == "undecided"

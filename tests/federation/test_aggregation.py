@@ -62,7 +62,7 @@ def test_krum(sent, hostile, keep):
     np.testing.assert_allclose(combined(Krum(hostile, keep), values, weights), expected)
 
 
-def test_krum_tells_updates_apart_that_lie_close_together_and_far_out():
+def test_krum_distinguishes_updates_that_are_close_together_and_far_from_zero():
     offsets = np.arange(40.0) ** 2 * 1e-5
     values = (100 + offsets[:, None] * np.ones((1, 30))).astype(np.float32)
     exact = values.astype(np.float64)

@@ -292,7 +292,7 @@ def test_a_refused_round_leaves_local_players_alone(make_data, engine):
 
 
 @ENGINES
-def test_a_validation_loss_that_is_no_number_is_never_the_best(make_data, engine):
+def test_a_validation_loss_that_is_not_a_number_is_never_the_best(make_data, engine):
     calls = []
 
     def validation(play):

@@ -1,4 +1,4 @@
-"""docs/deploy.md: its commands for certificates and keys work, and Flower's commands know its options."""
+"""docs/deploy.md: its commands for certificates and keys work, and Flower's commands accept its options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 @pytest.mark.skipif(
     not (shutil.which("openssl") and shutil.which("ssh-keygen")), reason="openssl or ssh-keygen is missing"
 )
-def test_certificates_and_keys_are_made_and_hold(tmp_path: Path) -> None:
+def test_certificates_and_keys_are_created_and_valid(tmp_path: Path) -> None:
     for block in BLOCKS:
         if "openssl" in block or "ssh-keygen" in block:
             subprocess.run(["bash", "-e", "-c", block], cwd=tmp_path, check=True, capture_output=True)

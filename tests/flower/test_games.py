@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from direct_grid import DirectGrid
-from flower_games import GAMES, at_home, on_grid, study_file
+from flower_games import GAMES, on_grid, played_locally, study_file
 from flwr.app import Message
 from flwr.supercore.constant import SUPERLINK_DEFAULT_CLIENT_ADDRESS
 
@@ -29,32 +29,34 @@ from fedveil.shields.unread import Unread, save_unreading
 
 @pytest.mark.parametrize("name", GAMES)
 def test_the_local_engines_results(name: str, tmp_path: Path) -> None:
-    home = at_home(tmp_path, GAMES[name])
+    local_run = played_locally(tmp_path, GAMES[name])
     grid, setup, fleet, _ = on_grid(study_file(tmp_path, GAMES[name]))
     run = setup.run(fleet=fleet).play(setup.rounds)
     fleet.reveal(run)
-    moved = any(not torch.equal(home.shared[player], setup.run().shared[player]) for player in home.shared)
+    moved = any(not torch.equal(local_run.shared[player], setup.run().shared[player]) for player in local_run.shared)
     assert moved
-    for player in home.shared:
-        torch.testing.assert_close(run.shared[player], home.shared[player], atol=1e-9, rtol=0)
+    for player in local_run.shared:
+        torch.testing.assert_close(run.shared[player], local_run.shared[player], atol=1e-9, rtol=0)
     everyone = np.arange(2)
-    assert set(run.local) == set(home.local)
-    for player in home.local:
-        torch.testing.assert_close(run.local[player].get(everyone), home.local[player].get(everyone), atol=1e-9, rtol=0)
-    for mine, theirs in zip(run.history, home.history, strict=True):
+    assert set(run.local) == set(local_run.local)
+    for player in local_run.local:
+        torch.testing.assert_close(
+            run.local[player].get(everyone), local_run.local[player].get(everyone), atol=1e-9, rtol=0
+        )
+    for mine, theirs in zip(run.history, local_run.history, strict=True):
         assert mine.losses == pytest.approx(theirs.losses, abs=1e-9)
-    np.testing.assert_allclose(run.release(Split.TEST), home.release(Split.TEST), atol=1e-6)
+    np.testing.assert_allclose(run.release(Split.TEST), local_run.release(Split.TEST), atol=1e-6)
     assert grid.seen
 
 
 def test_the_studys_shield_works_on_the_node(tmp_path: Path) -> None:
     shield = {"shield": {"kind": "dp-gaussian", "sigma": 0.5, "clip": 0.1}}
-    home = at_home(tmp_path, GAMES["adversarial"], **shield)
+    local_run = played_locally(tmp_path, GAMES["adversarial"], **shield)
     _, setup, fleet, _ = on_grid(study_file(tmp_path, GAMES["adversarial"], **shield))
     run = setup.run(fleet=fleet).play(setup.rounds)
-    for player in home.shared:
-        torch.testing.assert_close(run.shared[player], home.shared[player], atol=1e-9, rtol=0)
-    assert run.history[0].damage == pytest.approx(home.history[0].damage)
+    for player in local_run.shared:
+        torch.testing.assert_close(run.shared[player], local_run.shared[player], atol=1e-9, rtol=0)
+    assert run.history[0].damage == pytest.approx(local_run.history[0].damage)
 
 
 @pytest.mark.parametrize(
@@ -84,13 +86,13 @@ def test_a_shields_secret_is_kept_between_messages(tmp_path: Path) -> None:
     runs = []
     for sticky in (True, False):
         more = {"shield": {**shield, "sticky": sticky}}
-        home = at_home(tmp_path, GAMES["adversarial"], **more)
+        local_run = played_locally(tmp_path, GAMES["adversarial"], **more)
         _, setup, fleet, _ = on_grid(study_file(tmp_path, GAMES["adversarial"], **more))
         run = setup.run(fleet=fleet).play(setup.rounds)
         assert [record.silent for record in run.history] == [0, 0]
-        for player in home.shared:
-            torch.testing.assert_close(run.shared[player], home.shared[player], atol=1e-9, rtol=0)
-        runs.append(home.shared)
+        for player in local_run.shared:
+            torch.testing.assert_close(run.shared[player], local_run.shared[player], atol=1e-9, rtol=0)
+        runs.append(local_run.shared)
     assert any(not torch.equal(runs[0][player], runs[1][player]) for player in runs[0])
 
 
@@ -106,17 +108,17 @@ def test_players_that_are_restarted_are_forgotten_by_nodes(tmp_path: Path) -> No
     restarting = [stage for stage in setup.run().stages if stage.restarts]
     assert restarting, "the game of this test must restart a player"
     rounds = 1 + max(rounds for stage in restarting for rounds in stage.restarts.values())
-    home_setup = Setup.read(study_file(tmp_path, game, engine="stacked"), {})
-    home = home_setup.run()
-    home.stages = tuple(replace(stage, rounds=rounds) for stage in home.stages)
-    home.play(rounds)
+    local_setup = Setup.read(study_file(tmp_path, game, engine="stacked"), {})
+    local_run = local_setup.run()
+    local_run.stages = tuple(replace(stage, rounds=rounds) for stage in local_run.stages)
+    local_run.play(rounds)
     _, setup, fleet, _ = on_grid(study_file(tmp_path, game))
     run = setup.run(fleet=fleet)
     run.stages = tuple(replace(stage, rounds=rounds) for stage in run.stages)
     run.play(rounds)
     assert sum(run.restarted.values())
-    for player in home.shared:
-        torch.testing.assert_close(run.shared[player], home.shared[player], atol=1e-9, rtol=0)
+    for player in local_run.shared:
+        torch.testing.assert_close(run.shared[player], local_run.shared[player], atol=1e-9, rtol=0)
 
 
 def test_local_players_never_travel(tmp_path: Path) -> None:
@@ -150,15 +152,15 @@ def test_a_nodes_own_records(tmp_path: Path) -> None:
     path = study_file(tmp_path, GAMES["adversarial"])
     setup = Setup.read(path, {})
     whole = load_data(setup.study, 0)
-    home = setup.run()
+    local_run = setup.run()
     grid = DirectGrid()
     for device in range(2):
-        rows = np.sort(np.concatenate([home.federation.partition.device(device), whole.rows(Split.VALIDATION)]))
+        rows = np.sort(np.concatenate([local_run.federation.partition.device(device), whole.rows(Split.VALIDATION)]))
         grid.join(client_app(path, data=lambda context, rows=rows: whole.take(rows)), {protocol.PARTITION: device})
     fleet = FlowerFleet(grid, least=2, seconds=0.1, report=[].append)
     run = setup.run(fleet=fleet).play(1)
     assert run.history[0].devices == 2
-    assert any(not torch.equal(run.shared[name], home.shared[name]) for name in home.shared)
+    assert any(not torch.equal(run.shared[name], local_run.shared[name]) for name in local_run.shared)
 
 
 def test_a_server_that_asks_for_a_missing_stage_gets_an_error(tmp_path: Path) -> None:

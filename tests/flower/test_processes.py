@@ -1,4 +1,4 @@
-"""Processes end with whoever started them, however that ends."""
+"""Processes end with the process that started them, however it ends."""
 
 from __future__ import annotations
 

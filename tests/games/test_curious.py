@@ -171,7 +171,7 @@ def test_both_engines_agree_on_batch_norm_in_evaluation_mode():
         assert torch.allclose(runs[0].shared[name], runs[1].shared[name], atol=1e-9, rtol=0)
 
 
-def test_f_stands_in_evaluation_mode_while_g_steps():
+def test_f_is_in_evaluation_mode_while_g_steps():
     game = Curious("sex")
     attack, classifier = game.curious_stage().moves
     assert attack.trains("attack:sex")

@@ -231,7 +231,7 @@ def test_several_and_missing_attributes_are_conditioned_on_together():
 
 
 def test_it_hides_from_its_own_adversary_and_keeps_x():
-    """sex is a column of x: with λ it leaves the co-trained adversary's sight; the critic tells x from x̄ by r."""
+    """sex is a column of x: with λ the co-trained adversary loses it; the critic distinguishes x from x̄ by r."""
     rng = np.random.default_rng(0)
     data = make_data(200, 100, sex=rng.integers(0, 2, 400))
     x = data.x.copy()
@@ -245,7 +245,7 @@ def test_it_hides_from_its_own_adversary_and_keeps_x():
         figures[strength] = (cotrained, run.history[-1].losses["JSD"])
     assert figures[0.0][0] > 0.9
     assert figures[0.7][0] < 0.75
-    assert figures[0.0][1] < 0.9 < 2 * math.log(2)  # 2 ln 2: the critic tells nothing
+    assert figures[0.0][1] < 0.9 < 2 * math.log(2)  # 2 ln 2: the critic distinguishes nothing
 
 
 @pytest.mark.parametrize(

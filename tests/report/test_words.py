@@ -76,7 +76,7 @@ def test_no_defence_stays_useful(study):
     assert words(study(methods=methods))["defence"].startswith("No defence keeps nine tenths")
 
 
-def test_the_cotrained_adversary_is_no_evidence(study):
+def test_the_cotrained_adversary_is_not_called_evidence(study):
     sentence = words(study())["cotrained"]
     assert "adversarial (strength 0.5)" in sentence
     assert sentence.endswith("the defence's own adversary is no evidence of privacy.")

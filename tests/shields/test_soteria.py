@@ -247,7 +247,7 @@ def test_without_what_it_needs_nothing_is_sent():
         sent_by(Soteria(), row * math.nan, good)
 
 
-def test_behind_a_certificate_there_are_no_records():
+def test_after_a_certified_shield_there_are_no_records():
     model, x, y = model_and_records("lfw", 1)
     row = per_sample_gradients(model, cross_entropy, x, y)[0].detach()
     with pytest.raises(ShieldError, match="before any shield that certifies"):

@@ -1,4 +1,4 @@
-"""A grid whose nodes live in this process: real ClientApps, real messages, without processes between them."""
+"""A grid whose nodes run in this process: real ClientApps and messages, but no other processes."""
 
 from __future__ import annotations
 

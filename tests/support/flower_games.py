@@ -1,4 +1,4 @@
-"""Small games on an in-process grid, and at home."""
+"""Small games, played on an in-process grid and on the local engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def study_file(folder: Path, game: dict, *, engine: str = "flower", devices: int
 
 
 def on_grid(path: Path, *, reveal: bool = True, **named: object) -> tuple[DirectGrid, Setup, FlowerFleet, list[str]]:
-    """Let every device of a study join a grid; return it with a fleet and what the fleet says."""
+    """Let every device of a study join a grid; return the grid, the set-up, a fleet and the fleet's messages."""
     grid, lines = DirectGrid(), []
     setup = Setup.read(path, {})
     count = setup.study.federation.devices
@@ -48,6 +48,6 @@ def on_grid(path: Path, *, reveal: bool = True, **named: object) -> tuple[Direct
     return grid, setup, fleet, lines
 
 
-def at_home(folder: Path, game: dict, **more: object) -> Run:
+def played_locally(folder: Path, game: dict, **more: object) -> Run:
     setup = Setup.read(study_file(folder, game, engine="stacked", **more), {})
     return setup.run().play(setup.rounds)

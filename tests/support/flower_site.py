@@ -70,7 +70,7 @@ def order(kind: str = "train", arrays: dict[str, np.ndarray[Any, Any]] | None = 
 
 
 def trained(request: Message, step: float = 0.25) -> dict[str, np.ndarray[Any, Any]]:
-    """Return what training makes of the weights that came: each number a different step away."""
+    """Return the weights after training: each number moved by a different step."""
     arrays, before = {}, 1
     for key, array in request.content["arrays"].items():
         array = array.numpy()

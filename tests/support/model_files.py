@@ -35,7 +35,7 @@ def save_onnx(network: nn.Module, path: Path, example: torch.Tensor, any_batch: 
 
 
 class Payload:
-    """Unpickled, it makes a file."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, marker: Path) -> None:
         self.marker = marker
@@ -45,7 +45,7 @@ class Payload:
 
 
 def rebuilt(path: Path, changes: dict[str, Callable[[bytes], bytes]]) -> Path:
-    """Write an archive anew with some members changed or added (names without the root folder)."""
+    """Rewrite an archive with some members changed or added (names without the root folder)."""
     with zipfile.ZipFile(path) as old:
         members = {info.filename: old.read(info) for info in old.infolist()}
     root = next(iter(members)).split("/")[0]
@@ -78,7 +78,7 @@ ATTACKS_ON_TORCH = ("sample inputs", "pickled weight", "legacy weights", "opaque
 
 
 def malicious(path: Path, marker: Path, how: str) -> Path:
-    """Return an archive that is to make the file `marker` when it is loaded or run."""
+    """Return an archive that creates the file `marker` if loading or running it executes code."""
     code = f"open({str(marker)!r}, 'w').close()"
 
     def pickled_weight(config: Any) -> None:

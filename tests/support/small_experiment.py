@@ -19,7 +19,7 @@ from fedveil.studies.runner import Listener
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The rows and what else is shown, as JSON; the results; and what a person reads."""
+    """The rows and everything else shown, as JSON; the results; and the printed text."""
 
     rows: list[dict[str, Any]]
     shows: dict[str, Any]

@@ -13,7 +13,7 @@ from fedveil.studies.units import Report
 
 
 def measured(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
-    """Return what the process is like; a negative number cannot be measured."""
+    """Return facts about the process; a negative number cannot be measured."""
     import torch
 
     if payload["number"] < 0:
@@ -23,7 +23,7 @@ def measured(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
 
 def summed(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
-    """Return figures whose last bits depend on the number of threads, and values that JSON writes in its own way."""
+    """Return figures whose last bits depend on the number of threads, and values that JSON writes differently."""
     import torch
 
     numbers = torch.rand(1_000_000, generator=torch.Generator().manual_seed(payload["seed"]))
@@ -42,7 +42,7 @@ def dying(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
 
 def broken(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
-    """Fail as a fault of the program does, or as a full disk does."""
+    """Fail as a bug does, or as a full disk does."""
     print("what a library prints")
     if payload.get("errno"):
         raise OSError(payload["errno"], os.strerror(payload["errno"]), "a-file")

@@ -1,4 +1,4 @@
-"""A small task on synthetic people: a table whose columns tell u plainly, and y besides."""
+"""A small task on synthetic people: a table whose columns clearly reveal u and y."""
 
 import numpy as np
 

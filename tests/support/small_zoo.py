@@ -1,4 +1,4 @@
-"""A small network, its per-sample gradients, and zoos fitted on them: real parts in little time."""
+"""A small network, its per-sample gradients, and zoos fitted on them: real parts that take little time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def small_network() -> nn.Sequential:
 
 @functools.cache
 def gradients(people: int = 400, seed: int = 0) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Return (n, d) gradients of people whose picture tells sex and race, and their codes."""
+    """Return (n, d) gradients of people whose picture reveals sex and race, and their codes."""
     generator = torch_generator(seed, "people")
     codes = {name: torch.randint(len(VALUES[name]), (people,), generator=generator) for name in NAMES}
     x = 0.7 * torch.randn(people, 1, 6, 6, generator=generator)

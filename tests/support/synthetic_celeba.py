@@ -38,7 +38,7 @@ def flat(face: int) -> np.ndarray:
 
 
 def ramps(face: int) -> np.ndarray:
-    """Return colours that grow across and down, by each face's own measure."""
+    """Return colours that grow across and down, at a different rate for each face."""
     grown = np.linspace(0, 1, 178)
     waves = [0.5 + 0.5 * np.sin(3 * (grown[:, None] * (face % 3 + k) + grown[None] * (face % 5 - k))) for k in range(3)]
     return (255 * np.stack(waves, axis=2)).astype(np.uint8)

@@ -42,7 +42,7 @@ def fedveil(*arguments: str | Path, **further: str) -> subprocess.CompletedProce
 
 
 def fedveil_here(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run one command in this process, which has loaded everything already; workers are processes all the same."""
+    """Run one command in this process, which has everything loaded; workers are still separate processes."""
     from fedveil.cli import main
 
     out, errors = io.StringIO(), io.StringIO()
@@ -56,7 +56,7 @@ def fedveil_here(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    """Return every file that must not depend on how a study came to its end, or on who computed it."""
+    """Return every file that must not depend on interruptions of a study or on which process computed it."""
     arrays = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name not in VOLATILE:

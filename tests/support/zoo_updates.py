@@ -1,4 +1,4 @@
-"""Gradients of single records of a small network, whose senders' attribute is in the records: a zoo's daily bread."""
+"""Gradients of a small network for single records that contain their sender's attribute, to fit zoos on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedveil.updates.segments import Segment
 
 @dataclass
 class Sent:
-    """What the senders sent, and what is true of them."""
+    """The updates that senders sent, with the truth about the senders."""
 
     network: nn.Sequential
     weights: Tensor

@@ -53,7 +53,7 @@ def test_segments_are_the_tensors_in_the_order_of_sending(run):
         assert torch.equal(segment.of(flat)[0], state[segment.name])
 
 
-def test_only_players_that_are_shared_lie_in_an_update(data):
+def test_an_update_holds_shared_players_only(data):
     shared = begin(Federation(data, devices=4), AdversarialTraining(attribute="u", width=3))
     assert {segment.player for segment in segments_of(shared)} == {"encoder", "head"}
     both = shared.play(1, record=[1])
@@ -109,7 +109,7 @@ def test_the_same_update_has_the_same_projection_alone_and_among_others(run):
     torch.testing.assert_close(features(updates[2:3], segments, "projection")[0], among[2])
 
 
-def test_bad_input_is_one_line(run):
+def test_bad_input_is_refused_in_one_line(run):
     segments = segments_of(run)
     with pytest.raises(InputError, match="no features 'maximum'"):
         features(torch.zeros(1, segments[-1].stop), segments, "maximum")

@@ -1,4 +1,4 @@
-"""The server: FedAvg over all phones that are there."""
+"""The server: FedAvg over all connected phones."""
 
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp

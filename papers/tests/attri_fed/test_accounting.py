@@ -1,4 +1,4 @@
-"""Accounting of what is sent: counted on people who chose nothing, the same Corollary 1 for all, post-processing."""
+"""Accounting of what is sent: counted on people unused in any choice, Corollary 1 for all, post-processing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_epsilon_is_bounded_from_below_and_corollary_1_is_the_same_for_every_mec
     assert 0.2 < hidden.information_privacy.epsilon <= information_privacy_epsilon(PRIOR[:, None] * CHANNEL)
     assert hidden.attribute_dp.records == 2000  # the test people alone
     assert plain.attribute_dp.epsilon > 4
-    # The same number beside ŷ = u: it says nothing. Of that one counting even proves that it is false.
+    # The same number for ŷ = u: it means nothing, and for that mechanism counting even proves it false.
     assert hidden.corollary1 == plain.corollary1 == pytest.approx(math.log(1 / 0.2), abs=0.1)
     assert plain.refutes_corollary1
     assert not hidden.refutes_corollary1
@@ -60,13 +60,13 @@ def test_the_corrected_leakage_grows_with_epsilon_and_the_printed_one_may_fall_b
     assert hidden.printed_leakage < hidden.corrected_leakage
 
 
-def test_the_heads_outputs_tell_no_more_than_what_is_sent() -> None:
+def test_the_heads_outputs_reveal_no_more_than_what_is_sent() -> None:
     released, data = release_and_data(protected=True)
     # A head that merges two of the three codes.
     outputs = {split: np.eye(2)[(values[:, 0] > 0).astype(int)] for split, values in released.values.items()}
     sent = panel(["logistic"], seed=3, draws=200).judge(server_view(released, data, "u", known=False), "u")
     result = post_processed(released, outputs, sent, data)
-    assert result.difference.high < 0  # here something is lost
+    assert result.difference.high < 0  # here information is lost
     assert result.bits_outputs.estimate < result.bits_sent.estimate
     assert result.counted is not None
     assert result.counted[1] < result.counted[0]

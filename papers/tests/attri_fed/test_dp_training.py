@@ -29,7 +29,7 @@ def test_clipped_sums_are_those_of_opacus():
         assert torch.allclose(mine, wanted, atol=1e-5)
 
 
-def test_the_budget_is_kept_and_one_order_alone_says_more():
+def test_the_budget_is_kept_and_a_single_order_gives_a_larger_epsilon():
     settings = DPTraining(epsilon=2.0, epochs=4)
     rate, steps, noise = settings.schedule(500)
     assert (rate, steps) == (0.2, 20)

@@ -117,7 +117,7 @@ def test_more_participants_than_records_are_refused(tmp_path: Path) -> None:
         make_experiment({**STUDY, "samples": 10**6}, "here").run(tmp_path)
 
 
-def test_tables_have_an_oracle_that_leaves_out_columns(tmp_path: Path) -> None:
+def test_tables_have_an_oracle_that_drops_columns(tmp_path: Path) -> None:
     none = {"variant": "none", "initial_rounds": 3}
     settings = {
         **STUDY,

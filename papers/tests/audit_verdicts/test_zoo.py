@@ -1,4 +1,4 @@
-"""Classifiers whose training is known: every maker's outputs, and what an audit of outputs cannot tell."""
+"""Classifiers whose training is known: every maker's outputs, and what an audit of outputs cannot distinguish."""
 
 import numpy as np
 import pytest
@@ -29,8 +29,8 @@ def test_a_recipe_cannot_hide_more_than_the_case_has():
         make(Recipe("parameterised", secrets=2), data, ("u",), 0)
 
 
-def test_a_grade_of_the_target_itself_is_taken_for_a_plot():
-    """A limit of any audit by outputs: if s grades what y asks about, every good score for y tells it."""
+def test_an_attribute_that_grades_the_target_is_called_curious():
+    """A limit of any audit of outputs: if s grades what y asks about, every good score for y reveals s."""
     rng = np.random.default_rng(0)
     truth = rng.normal(size=3000)
     y, s = (truth > 0).astype(np.int64), (np.abs(truth) > 0.67).astype(np.int64)

@@ -60,7 +60,7 @@ def test_one_shared_threshold_reaches_its_ceiling_and_intervals_pass_it(beta_s):
     bit = outputs[test] >= 0.5
     honesty, shared = (bit == y[test]).mean(), (bit == s[test]).mean()
     ceiling = 1 + (y[test] == s[test]).mean()
-    assert honesty + shared <= ceiling + 1e-12  # of any bit, whatever the classifier
+    assert honesty + shared <= ceiling + 1e-12  # for any bit and any classifier
     assert honesty + shared == pytest.approx(ceiling, abs=0.01)
     assert honesty + shared == pytest.approx(1.5, abs=0.03)
     attacker_data = [(outputs[rows], s[rows]) for rows in (train, validation)]
@@ -71,7 +71,7 @@ def test_one_shared_threshold_reaches_its_ceiling_and_intervals_pass_it(beta_s):
         assert read == pytest.approx(0.5, abs=0.03)
 
 
-def test_with_room_between_groups_a_linear_classifier_is_wholly_honest_and_wholly_curious():
+def test_with_a_margin_between_groups_a_linear_classifier_is_fully_honest_and_fully_curious():
     x, y, s, (train, validation, test) = drawn(margin=0.6)
     classifier = CuriousLogistic.fit(x[train], y[train], s[train], beta_s=0.2, penalty=1 / len(train))
     outputs = classifier.soft(x)
@@ -109,7 +109,7 @@ def test_the_neighbourhood_grows_with_beta_s_within_both_bounds(penalty):
         assert near.distance <= near.gradient_bound + 1e-9
         assert near.distance <= near.gap_bound + 1e-6
         assert near.lost >= -1e-12
-    assert measured[1].gap_bound < 3 * measured[1].distance  # the bound is not empty
+    assert measured[1].gap_bound < 3 * measured[1].distance  # the bound is not vacuous
 
 
 def test_the_neighbourhood_vanishes_where_both_optima_are_the_same_and_shrinks_on_the_way_there():
@@ -137,7 +137,9 @@ def test_gradient_descent_stays_under_the_corrected_integral_and_ends_at_the_mea
         integral = np.exp(-rate * step) * (integral + step * gap)
         theta = theta - step * both.gradient(theta)
         now = 0.5 * np.sum((theta - alone) ** 2)
-        assert now <= np.exp(-rate * step * turn) * start + beta * integral + 5e-3  # the flow in steps, not the flow
+        assert (
+            now <= np.exp(-rate * step * turn) * start + beta * integral + 5e-3
+        )  # gradient descent in steps, not the exact flow
     measured = neighbourhood(x, y, s, beta_s=beta, penalty=penalty).distance
     assert np.linalg.norm(theta - alone) == pytest.approx(measured, abs=1e-3)
 

@@ -65,7 +65,7 @@ def test_hard_vectors_are_probabilities_keep_the_argmax_and_are_read_without_an_
     assert np.array_equal(s, z_s.argmax(axis=1))
 
 
-def test_real_digits_leave_as_five_probabilities_that_tell_even_from_odd():
+def test_real_digits_become_five_probabilities_that_reveal_even_or_odd():
     x, digits = load_digits(return_X_y=True)
     x, y, s = x / 16, digits // 2, digits % 2
     train, test = np.arange(1200), np.arange(1200, len(x))
@@ -82,7 +82,7 @@ def test_real_digits_leave_as_five_probabilities_that_tell_even_from_odd():
         assert not outputs.raw
         guessed = mixture.read(outputs.scores, 2)
         read[hard] = ((outputs.predicted == y[test]).mean(), (guessed[1] == s[test]).mean())
-    assert read[True] == pytest.approx((right_y, right_s))  # exactly as right as the two classifiers are
+    assert read[True] == pytest.approx((right_y, right_s))  # exactly as accurate as the two classifiers
     assert right_s > 0.8
     assert read[False][0] > right_y - 0.05
     assert read[False][1] < read[True][1]  # at .8 many z_y are too uncertain for a soft mixture

@@ -1,4 +1,4 @@
-"""Pruned classifiers: the smallest weights go, nothing else, and the outputs of real data show it."""
+"""Pruned classifiers: only the smallest weights are removed, and the outputs on real data show it."""
 
 import numpy as np
 import pytest
@@ -66,7 +66,7 @@ def test_convolutions_are_pruned_also_where_they_lie_channels_last():
     assert not np.allclose(half.scores(x), laid_out.scores(x))
 
 
-def test_nothing_pruned_answers_the_same(curious, data):
+def test_pruning_nothing_changes_no_output(curious, data):
     answers = [classifier.outputs(data, Split.TEST).scores for classifier in (curious, prune(curious, 0.0))]
     assert np.array_equal(*answers)
 

@@ -18,7 +18,7 @@ QUICK = {"batch_size": 50, "optimiser": Adam(5e-3), "widths": (32, 16)}
 
 
 def records(n: int = 1500, seed: int = 0) -> AttributeData:
-    """y and s independent, each shown by one direction of x with a little noise."""
+    """y and s are independent, each encoded in one direction of x with a little noise."""
     rng = np.random.default_rng(seed)
     y, s = rng.integers(0, 2, (2, n))
     x = rng.normal(0, 0.4, (n, 4)).astype(np.float32)
@@ -51,7 +51,7 @@ def test_a_standard_classifier_is_honest_and_hardly_curious():
         {"attack": "regularised", "output": "soft", "beta_y": 0.5, "beta_s": 0.5},
     ],
 )
-def test_curious_ones_are_both(settings):
+def test_curious_classifiers_are_honest_and_curious(settings):
     classifier = train(Curious("s", **settings, **QUICK), records(), epochs=12)
     honest, curious = honesty_and_curiosity(classifier, records())
     assert honest > 0.95
@@ -59,7 +59,7 @@ def test_curious_ones_are_both(settings):
     assert classifier.outputs(records(), Split.TEST).raw == (settings["output"] == "raw")
 
 
-def test_soft_outputs_of_three_classes_carry_it_too():
+def test_soft_outputs_of_three_classes_carry_the_secret_too():
     data = records(2000)
     three = np.clip(np.round(data.x[:, 2] * 2).astype(np.int64) + 1, 0, 2)
     wide = replace(data, y=Attribute("y", three, ("low", "middle", "high")))

@@ -1,4 +1,4 @@
-"""The laboratory: clients, runs, what attackers see, and what a shield changes of it."""
+"""The laboratory: clients, runs, what attackers see, and how a shield changes that."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def lab(task):
     return Laboratory(task, rounds=(1, 20), static=READS[:1], adaptive=READS, pool=READS[1:], draws=100)
 
 
-def test_without_a_shield_learning_is_whole_and_u_is_read(lab):
+def test_without_a_shield_learning_is_unharmed_and_u_is_read(lab):
     point = lab.measure("none")
     assert point.kept == 1
     assert point.damage[1]["relative_l2"] == 0
@@ -41,7 +41,7 @@ def test_static_attackers_on_clean_updates_are_the_retrained_ones(lab):
     assert [reading.balanced_accuracy for reading in static] == [reading.balanced_accuracy for reading in retrained]
 
 
-def test_noise_blinds_who_knows_clean_updates_but_not_who_was_retrained(lab):
+def test_noise_blinds_attackers_of_clean_updates_but_not_retrained_ones(lab):
     matched = at_norm(lab, lambda sigma: DPGaussian(sigma=sigma, clip=None), 1.0, (1e-8, 10.0), 1)
     assert matched is not None
     point = lab.measure("noise", matched[1], 1.0)
@@ -125,7 +125,7 @@ def test_norms_are_met_or_out_of_reach(lab):
     assert relative_norm(lab, Identity(), 1) == 0
 
 
-def test_bad_settings_are_told_in_a_line(task):
+def test_bad_settings_are_refused_in_one_line(task):
     with pytest.raises(InputError, match="no task on 'adlut': did you mean 'adult'"):
         make_task("adlut", ["sex"])
     with pytest.raises(InputError, match="need `together`"):

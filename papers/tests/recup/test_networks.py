@@ -30,7 +30,7 @@ def test_each_row_is_the_gradient_of_one_record(name):
     assert network_segments(model)[-1].stop == rows.shape[1]
 
 
-def test_a_layer_that_is_not_known_goes_record_by_record():
+def test_an_unknown_layer_is_computed_record_by_record():
     model = nn.Sequential(nn.Linear(5, 4), nn.LayerNorm(4), nn.Linear(4, 2)).double()
     x, y = torch.rand(3, 5, dtype=torch.float64), torch.tensor([0, 1, 0])
     rows = per_sample_gradients(model, cross_entropy, x, y)
@@ -54,14 +54,14 @@ def test_the_same_generator_draws_the_same_network():
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
 
 
-def test_what_cannot_be_built_is_told_in_a_line():
+def test_what_cannot_be_built_is_refused_in_one_line():
     with pytest.raises(InputError, match="did you mean 'lfw'"):
         network("lfv", (3, 62, 47), torch.Generator())
     with pytest.raises(InputError, match="too small"):
         network("lfw", (3, 8, 8), torch.Generator())
 
 
-def test_recovered_inputs_are_the_inputs_and_shrug_off_noise():
+def test_recovered_inputs_are_the_inputs_and_resist_noise():
     model = network("adult", (20,), torch.Generator().manual_seed(0))
     x = torch.rand(30, 20)
     rows = per_sample_gradients(model, squared_to_label, x, torch.zeros(30, dtype=torch.long))

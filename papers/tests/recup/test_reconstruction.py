@@ -1,4 +1,4 @@
-"""The experiment on pictures from updates, on faces made here: figures, resuming, tables, the page and the picture."""
+"""The experiment on pictures from updates, on synthetic faces: figures, resuming, tables, the page, the picture."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_pixels_of_grey_and_of_another_box() -> None:
     assert (picture_grid.from_png(picture_grid.to_png(grey)) == grey).all()
 
 
-def test_png_is_what_others_read() -> None:
+def test_other_readers_read_the_png() -> None:
     import base64
 
     from PIL import Image
@@ -165,7 +165,7 @@ def test_png_is_what_others_read() -> None:
         assert (np.asarray(image) == pixels).all()
 
 
-def test_a_case_whose_data_is_not_here_is_left_out_and_said_so(monkeypatch, tmp_path) -> None:
+def test_a_case_whose_data_is_missing_is_left_out_and_reported(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("FEDVEIL_DATA", str(tmp_path))
     results = experiment(cases=[{**CASE, "where_present": True}]).run(tmp_path / "out")
     assert results.panels == []

@@ -1,4 +1,4 @@
-"""Maps: raw inputs beside releases, each with figures that an eye can be checked against."""
+"""Maps: raw inputs beside releases, each with figures to check the visual impression against."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_maps_of_raw_inputs_and_of_every_strength(reproduced: Reproduced) -> Non
     assert "1-NN" in output
 
 
-def test_neighbours_agree_as_one_by_one() -> None:
+def test_neighbour_agreement_equals_a_naive_count() -> None:
     rng = np.random.default_rng(0)
     vectors, codes = rng.standard_normal((60, 3)), rng.integers(0, 3, 60)
     hits = []

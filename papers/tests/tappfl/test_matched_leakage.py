@@ -1,4 +1,4 @@
-"""Utility at matched leakage: what the frontier says, "unreachable" where a method cannot, and the ε really spent."""
+"""Utility at matched leakage: the frontier's figures, "unreachable" where there are none, and the ε spent."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_matched_utility_and_what_was_spent(reproduced: Reproduced) -> None:
         assert row["more"]["reachable"] == (row["utility"]["accuracy"] is not None)
         assert row["seeds"] == [0]
     spent = {(point["method"], point["strength"]): point["spent"] for point in panel["points"]}
-    # Every device speaks in both rounds; a release is one message.
+    # Every device sends an update in both rounds; a release is one message.
     assert spent["noise on updates", 5]["epsilon"] == pytest.approx(DPGaussian(5.0, 1.0).spent(2).bound)
     assert spent["noise on releases", 50]["epsilon"] == pytest.approx(DPGaussian(50.0, 1.0).spent(1).bound)
     assert spent["as printed", None]["epsilon"] is None

@@ -1,4 +1,4 @@
-"""The matrix: every cell is measured, and what cannot be measured says so."""
+"""The matrix: every cell is measured, and those that cannot be measured say so."""
 
 from __future__ import annotations
 

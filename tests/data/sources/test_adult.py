@@ -32,7 +32,7 @@ def test_rows_priors_and_columns(published):
 @pytest.mark.parametrize(
     ("sensitive", "keep", "columns"), [("race", False, 103), ("sex", False, 106), ("sex", True, 108)]
 )
-def test_the_protected_attribute_is_no_input_unless_asked_for(published, sensitive, keep, columns):
+def test_the_protected_attribute_is_not_an_input_unless_asked_for(published, sensitive, keep, columns):
     published("adult")
     data = fedveil.data.load("adult", target="income", sensitive=sensitive, keep_sensitive=keep)
     assert data.x.shape[1] == len(data.feature_names) == columns

@@ -79,7 +79,7 @@ def test_identity_of_the_published_speakers_is_split_at_random(published):
     assert str(data.facts["split"]).startswith("random")
 
 
-def test_a_tone_stands_at_its_frequency_and_time(folder):
+def test_a_tone_appears_at_its_frequency_and_time(folder):
     data = load(size=224)
     assert data.x.shape == (10 * SPEAKERS, 1, 224, 224)
     for row in (0, 4, 9):

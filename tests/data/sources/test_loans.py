@@ -90,12 +90,12 @@ def test_affordability_is_as_defined(published):
     assert data.y.codes.tolist() == expected
 
 
-def test_codes_of_missing_values_do_not_stand_as_numbers(published):
+def test_codes_of_missing_values_are_not_read_as_numbers(published):
     published("loans")
     data = fedveil.data.load("loans", target="affordability", sensitive="race")
     for name in ("BoAge", "CoAge", "Front", "Back", "Co Borrower Credit Score"):
         assert f"{name} missing" in data.feature_names
-        assert np.abs(data.x[:, data.feature_names.index(name)]).max() < 25  # 9999999999 would stick out
+        assert np.abs(data.x[:, data.feature_names.index(name)]).max() < 25  # 9999999999 would be an outlier
     assert "Rent1" in data.facts["constant_columns"]
     assert data.facts["placeholder_income"] == 531
 

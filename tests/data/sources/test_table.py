@@ -93,7 +93,7 @@ def test_a_split_column_must_not_cut_a_group(tmp_path):
     assert load(saved(tmp_path, frame), split="part").groups is None
 
 
-def test_a_nested_column_is_no_input(tmp_path):
+def test_a_nested_column_is_not_an_input(tmp_path):
     frame = people()
     frame["seen"] = [[1, 2]] * len(frame)
     path = saved(tmp_path, frame, "people.parquet")
@@ -103,7 +103,7 @@ def test_a_nested_column_is_no_input(tmp_path):
             load(path, **options)
 
 
-def test_a_sensitive_column_is_no_input_however_its_name_is_written(tmp_path):
+def test_a_sensitive_column_is_not_an_input_however_its_name_is_written(tmp_path):
     composed, apart = "größe", unicodedata.normalize("NFD", "größe")
     for written, named in ((composed, apart), (apart, composed)):
         path = saved(tmp_path, people().rename(columns={"sex": written}))
@@ -123,7 +123,7 @@ def test_records_without_labels(tmp_path):
     assert data.y.values == ("0", "1")
 
 
-def test_a_saved_index_is_no_input(tmp_path):
+def test_a_saved_index_is_not_an_input(tmp_path):
     path = tmp_path / "people.csv"
     people().to_csv(path)
     data = load(path)

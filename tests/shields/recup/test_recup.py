@@ -40,7 +40,7 @@ def updates_of(people=PEOPLE):
     return gradients()[0][people.start : people.stop]
 
 
-def test_it_warns_whoever_makes_one():
+def test_it_warns_when_it_is_created():
     with pytest.warns(PublishesWhatItHides, match=r"publishes what it hides.*1\.00.*recommended"):
         RecUP(small_zoo(), epsilon=1e-3)
 

@@ -1,4 +1,4 @@
-"""Data of the experiments: merged values, and data sets that stay in memory only as long as they are the same."""
+"""Data of the experiments: merged values, and data sets that stay in memory while the settings are the same."""
 
 import pytest
 from curious_settings import DIGITS
@@ -11,7 +11,7 @@ def test_a_merged_secret_has_the_values_given_and_lacks_the_rest(published):
     published("mnist")
     secret = CuriousCase.of(DIGITS, "x").load(0).attribute("colour")
     assert set(secret.values) == {"warm", "cool"}
-    assert 0 < (~secret.known).sum() < 0.15 * len(secret)  # violet stands in neither
+    assert 0 < (~secret.known).sum() < 0.15 * len(secret)  # violet is in neither
     wrong = CuriousCase.of({**DIGITS, "merge": {"a": ["redd"], "b": ["blue"]}}, "x")
     with pytest.raises(InputError, match="did you mean 'red'"):
         wrong.load(0)

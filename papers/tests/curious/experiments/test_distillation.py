@@ -43,7 +43,7 @@ def test_students_are_measured_kept_laid_out_and_drawn(tmp_path, published):
     ]
     for row in reproduction.results.rows:
         assert (row.threshold is None) == (row.attack != "regularised")
-    assert "0.876" in reproduction.text or "0.877" in reproduction.text  # the paper's figure stands beside ours
+    assert "0.876" in reproduction.text or "0.877" in reproduction.text  # the paper's figure is beside ours
     assert "printed" in reproduction.text
     beside = [row for row in reproduction.rows if row["paper"]]
     assert [(row["method"], row["strength"], row["attacker"]) for row in beside] == [

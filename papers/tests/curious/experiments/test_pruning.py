@@ -41,7 +41,7 @@ def test_pruned_classifiers_are_measured_kept_laid_out_and_drawn(tmp_path, publi
     assert rows[3]["leakage"]["balanced_accuracy"]["estimate"] == curves[1].rows[1].retrained.estimate
 
 
-def test_the_bearable_amount_ends_where_honesty_first_drops():
+def test_the_tolerable_amount_ends_where_honesty_first_drops():
     def row(amount, honesty):
         names = ("curiosity", "prior", "retrained", "retrained_accuracy", "bits")
         figure = RunFigure(0.5, 0.4, 0.6)

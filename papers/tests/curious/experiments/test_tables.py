@@ -75,7 +75,7 @@ def test_every_printed_figure_has_its_cell_and_every_cell_its_figure(name, table
         ("Std", {"age_classes": 5, "race_classes": 5}, "62.24 ± .61", "49.22 ± .62"),  # printed 67.00, a slip
     ],
 )
-def test_anchor_rows_stand_where_the_paper_prints_them(setting, point, honesty, curiosity):
+def test_anchor_rows_are_where_the_paper_prints_them(setting, point, honesty, curiosity):
     paper = read_preset("curious/utkface", "quick").paper
     cell = Cell("Table 3", "utkface", {}, ("race",), "age", ("race",), setting, {}, point, 1)
     assert printed(paper, cell, "race") == {"honesty": honesty, "curiosity": curiosity}
@@ -99,7 +99,7 @@ def test_it_is_measured_kept_laid_out_and_drawn(reproduction):
     assert sum(regularised.histogram) == pytest.approx(1)
     assert 0.5 < std.roc["y"].area <= 1
     assert len(std.roc["y"].wrong) <= 100
-    assert dedicated.roc is None  # its table asks for no picture
+    assert dedicated.roc is None  # its table has no picture
     (joint,) = reproduction.shows["joints"]
     assert joint["secret"] == "u"
     assert sum(map(sum, joint["joint"])) == pytest.approx(1)
@@ -150,7 +150,7 @@ def table_row(share, **changes):
     return replace(row, **changes)
 
 
-def test_the_way_is_given_only_where_there_is_one():
+def test_the_way_to_curiosity_is_given_only_where_it_is_defined():
     std, raw = table_row(0.6, curious=False), table_row(0.87)
     best, other = table_row(0.9, dedicated=True, curious=False), table_row(0.87, S=3)
     ways = with_ways([std, raw, best, other])
