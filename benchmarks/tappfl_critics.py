@@ -91,9 +91,9 @@ def fresh_jsd(data: AttributeData, released: dict[Split, torch.Tensor]) -> float
         people[split] = torch.from_numpy(data.x[rows]), (r - r.mean(dim=0)) / (r.std(dim=0) + 1e-6), codes
 
     def jsd(x, r, codes):
-        places, has_partner = partners(torch.rand(len(x), generator=dice), codes, None)
+        partner_index, has_partner = partners(torch.rand(len(x), generator=dice), codes, None)
         behind = torch.cat([r, one_hot(codes, 2, x)], dim=1)
-        true, false = critic(torch.cat([x, behind], dim=1)), critic(torch.cat([x[places], behind], dim=1))
+        true, false = critic(torch.cat([x, behind], dim=1)), critic(torch.cat([x[partner_index], behind], dim=1))
         return (softplus(-true) + softplus(false))[has_partner].mean()
 
     x, r, codes = people[Split.TRAIN]

@@ -52,7 +52,7 @@ def test_an_attack_that_needs_more_than_the_view_grants_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("vectors", "options", "says"),
+    ("vectors", "options", "message"),
     [
         (np.full((4, 2), np.nan), {}, "row 0"),
         (np.array([1, 2, np.inf, 4.0]), {}, "row 2"),
@@ -61,8 +61,8 @@ def test_an_attack_that_needs_more_than_the_view_grants_is_refused():
         (np.ones(4), {"given": np.full((4, 1), np.nan)}, "given"),
     ],
 )
-def test_vectors_that_do_not_fit_are_refused(vectors, options, says):
-    with pytest.raises(InputError, match=says):
+def test_vectors_that_do_not_fit_are_refused(vectors, options, message):
+    with pytest.raises(InputError, match=message):
         View.of_vectors(vectors, {"u": Attribute.from_column("u", [0, 1, 0, 1])}, **options)
 
 

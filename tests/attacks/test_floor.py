@@ -113,12 +113,12 @@ def test_whole_groups_are_drawn():
 def test_bad_input_is_refused_in_one_line():
     data = people_of([[5, 5], [5, 5]])
     one_value = people_of([[5, 5]])
-    for arguments, says in (
+    for arguments, message in (
         ((data, "z", "u"), "no task 'z'"),
         ((data, "y", "w"), "no sensitive attribute 'w'"),
         ((one_value, "y", "u"), "at least two values"),
         ((people_of([[5, 5], [5, 5]], splits=(2,)), "y", "u"), "needs labelled records to count"),
     ):
-        with pytest.raises(InputError, match=says) as fault:
+        with pytest.raises(InputError, match=message) as fault:
             floor(*arguments)
         assert "\n" not in str(fault.value)

@@ -178,16 +178,16 @@ def test_groups_reach_the_intervals_the_power_and_the_splits():
 
 
 @pytest.mark.parametrize(
-    ("scores", "says"),
+    ("scores", "message"),
     [("np.full((len(vectors), 2), np.nan)", "NaN"), ("np.zeros((len(vectors), 3))", "shape"), ("np.zeros(3)", "shape")],
 )
-def test_a_broken_attacker_is_refused_and_not_taken_for_harmless(third_party, shifted, scores, says):
+def test_a_broken_attacker_is_refused_and_not_taken_for_harmless(third_party, shifted, scores, message):
     third_party(
         "fedveil.attacks",
         "import numpy as np\nfrom fedveil.attacks import Attack\nclass Theirs(Attack):\n    name = 'broken'\n"
         f"    def fit(self, *_): pass\n    def scores(self, vectors): return {scores}\n",
     )
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=message):
         panel(["theirs"], draws=100).judge(view_of(*shifted))
 
 
@@ -233,7 +233,7 @@ def test_a_third_party_s_attack_of_another_kind_is_refused(third_party, shifted)
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (lambda: panel("fulll"), "did you mean 'full'"),
         (lambda: panel(["boostin"]).judge(view_of(np.eye(30), np.arange(30) % 2)), "did you mean 'boosting'"),
@@ -244,8 +244,8 @@ def test_a_third_party_s_attack_of_another_kind_is_refused(third_party, shifted)
         (lambda: panel().judge(view_of(np.eye(30), [0] * 29 + [1])), "missing from"),
     ],
 )
-def test_what_cannot_be_judged_is_refused_in_one_line(make, says):
-    with pytest.raises(InputError, match=says) as fault:
+def test_what_cannot_be_judged_is_refused_in_one_line(make, message):
+    with pytest.raises(InputError, match=message) as fault:
         make()
     assert "\n" not in str(fault.value)
 

@@ -271,12 +271,12 @@ def test_steps_that_cannot_be_computed_are_reported_in_one_line(target: str, arg
         read_model(rebuilt(path, {"models/model.json": with_json(change)})).scores(X)
 
 
-def places(value: object, path: tuple = ()) -> Iterator[tuple]:
+def paths_in(value: object, path: tuple = ()) -> Iterator[tuple]:
     """Return the paths to everything inside a JSON value."""
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in inside:
         yield (*path, key)
-        yield from places(item, (*path, key))
+        yield from paths_in(item, (*path, key))
 
 
 @pytest.mark.parametrize("member", ["models/model.json", "data/weights/model_weights_config.json"])
@@ -289,7 +289,7 @@ def test_damaged_archives_score_or_are_refused(member: str, tmp_path: Path) -> N
 
         def damage(content: dict) -> None:
             *way, last = chance.choice(
-                [path for path in places(content) if not {"metadata", "module_call_graph"} & {*path}]
+                [path for path in paths_in(content) if not {"metadata", "module_call_graph"} & {*path}]
             )
             inner = content
             for key in way:

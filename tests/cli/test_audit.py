@@ -161,19 +161,19 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_gets_one_clear_line(run, folder, case):
-    change, changed, says = BAD[case]
+    change, changed, message = BAD[case]
     if change:
         _change("bad.csv", change)
     before = sorted(folder.rglob("*"))
     ask = {"scores": "p0,p1", "target": "y", "sensitive": "s"} | changed
     words = [word for name, value in ask.items() for word in (f"--{name}", value)]
     line = run("audit", "bad.csv" if change else "outputs.csv", *words, "--out", "page.html", "--json").refused()
-    assert says in line
+    assert message in line
     assert sorted(folder.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         (["--fail-above", "-1"], "number of bits"),
         (["--panel", "forrest"], "did you mean 'forest'"),
@@ -187,10 +187,10 @@ def test_bad_input_gets_one_clear_line(run, folder, case):
         (["--bins", "1", "--sensitive", "p"], "bins"),
     ],
 )
-def test_bad_options_get_one_clear_line(run, folder, options, says):
+def test_bad_options_get_one_clear_line(run, folder, options, message):
     _change("outputs.csv", lambda table: table.__setitem__("p", np.arange(400) / 7))
     content = (folder / "outputs.csv").read_bytes()
-    assert says in run("audit", "outputs.csv", "--scores", "p0,p1", *ASK, *options).refused()
+    assert message in run("audit", "outputs.csv", "--scores", "p0,p1", *ASK, *options).refused()
     assert (folder / "outputs.csv").read_bytes() == content
 
 

@@ -184,15 +184,15 @@ def bad_files(files):
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_gets_one_clear_line(run, bad_files, monkeypatch, case):
     monkeypatch.chdir(bad_files)
-    (vectors, attribute), says = BAD[case]
+    (vectors, attribute), message = BAD[case]
     before = sorted(bad_files.rglob("*"))
     line = run("leak", vectors, "--attribute", attribute, "--panel", "logistic", "--json").refused()
-    assert says.lower() in line.lower()
+    assert message.lower() in line.lower()
     assert sorted(bad_files.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         (["--given", "agee"], "did you mean 'age'"),
         (["--given", "sex"], "attribute itself"),
@@ -209,9 +209,9 @@ def test_bad_input_gets_one_clear_line(run, bad_files, monkeypatch, case):
         (["--bins", "1", "--attribute", "people.csv:age"], "bins"),
     ],
 )
-def test_bad_options_get_one_clear_line(run, files, monkeypatch, options, says):
+def test_bad_options_get_one_clear_line(run, files, monkeypatch, options, message):
     monkeypatch.chdir(files)
-    assert says in run("leak", "vectors.npy", "--attribute", "people.csv:sex", *options).refused()
+    assert message in run("leak", "vectors.npy", "--attribute", "people.csv:sex", *options).refused()
 
 
 def test_no_attribute_at_all(run, files):

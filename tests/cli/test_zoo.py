@@ -90,12 +90,12 @@ def test_the_zoo_fits_the_study_s_own_run_and_knows_where_its_updates_started(ru
 
 
 def test_the_same_command_writes_the_same_bytes_and_fewer_bits_make_a_smaller_file(run, study):
-    places = [study.with_name(f"{name}.safetensors") for name in ("a", "b", "small")]
-    for path, more in zip(places, ([], [], ["--bits", "8"]), strict=True):
+    paths = [study.with_name(f"{name}.safetensors") for name in ("a", "b", "small")]
+    for path, more in zip(paths, ([], [], ["--bits", "8"]), strict=True):
         assert build(run, study, *SMALL, *more, rounds="1", out=path).code == 0
-    assert places[0].read_bytes() == places[1].read_bytes()
-    assert places[2].stat().st_size < places[0].stat().st_size
-    assert Zoo.load(places[2]).bits == 8
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert paths[2].stat().st_size < paths[0].stat().st_size
+    assert Zoo.load(paths[2]).bits == 8
 
 
 def test_one_record_per_shadow(run, study):

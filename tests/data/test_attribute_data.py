@@ -79,7 +79,7 @@ def data_with(
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (data_with([0, 0, 0, 0], None, [0, 0, 2, 2]), "attribute 'u' has only the value 'a'"),
         (data_with([MISSING] * 4, None, [0, 0, 2, 2]), "attribute 'u' has no value at all"),
@@ -91,8 +91,8 @@ def data_with(
         (data_with([0, 1], None, [2, 2]), "no train records"),
     ],
 )
-def test_data_that_cannot_serve_is_refused(data, says):
-    with pytest.raises(InputError, match=says):
+def test_data_that_cannot_serve_is_refused(data, message):
+    with pytest.raises(InputError, match=message):
         checked(data)
 
 

@@ -76,7 +76,7 @@ def broken_package(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("raising", "data set 'raising' (raising:X) cannot be loaded: RuntimeError: no licence found; reinstall"),
         ("leaving", "cannot be loaded: SystemExit: good bye"),
@@ -86,10 +86,10 @@ def broken_package(tmp_path, monkeypatch):
         ("nameless", "data set 'nameless' states no name; correct its package"),
     ],
 )
-def test_a_foreign_source_that_fails_is_refused_in_one_line(broken_package, name, says):
+def test_a_foreign_source_that_fails_is_refused_in_one_line(broken_package, name, message):
     with pytest.raises(InputError) as caught:
         fedveil.data.load(name, sensitive="u")
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -108,7 +108,7 @@ def test_any_column_may_be_sensitive_but_one_must_be(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
         ({"name": "adullt", "sensitive": "sex"}, "did you mean 'adult'"),
         ({"name": "adult", "sensitive": []}, "name at least one sensitive attribute: sex, race, marital-status"),
@@ -117,8 +117,8 @@ def test_any_column_may_be_sensitive_but_one_must_be(tmp_path):
         ({"name": "adult", "sensitive": "sex", "validatoin": 0.2}, "no option 'validatoin': did you mean 'validation'"),
     ],
 )
-def test_misspelt_requests_are_answered_with_the_nearest(call, says):
-    with pytest.raises(InputError, match=says):
+def test_misspelt_requests_are_answered_with_the_nearest(call, message):
+    with pytest.raises(InputError, match=message):
         fedveil.data.load(**call)
 
 

@@ -134,7 +134,7 @@ def test_a_million_devices_are_dealt_quickly_and_flat():
 
 
 @pytest.mark.parametrize(
-    ("maker", "says"),
+    ("maker", "message"),
     [
         (lambda: IID(0), "devices must be at least 1"),
         (lambda: Dirichlet(3, 0.0), "alpha must be a number above 0"),
@@ -145,13 +145,13 @@ def test_a_million_devices_are_dealt_quickly_and_flat():
         (lambda: ByGroup(0), "devices must be at least 1"),
     ],
 )
-def test_faulty_makers_are_refused_where_they_are_made(maker, says):
-    with pytest.raises(InputError, match=says):
+def test_faulty_makers_are_refused_where_they_are_made(maker, message):
+    with pytest.raises(InputError, match=message):
         maker()
 
 
 @pytest.mark.parametrize(
-    ("maker", "says"),
+    ("maker", "message"),
     [
         (IID(10_000), "too few for 10000 devices"),
         (Dirichlet(100, 1.0, minimum=50), "at least 50 each"),
@@ -160,8 +160,8 @@ def test_faulty_makers_are_refused_where_they_are_made(maker, says):
         (Dirichlet(2, 1.0, by="v"), "no sensitive attribute 'v'"),
     ],
 )
-def test_impossible_deals_are_refused(maker, says):
-    with pytest.raises(InputError, match=says):
+def test_impossible_deals_are_refused(maker, message):
+    with pytest.raises(InputError, match=message):
         maker.deal(some_data(groups=None), 0)
 
 

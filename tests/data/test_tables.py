@@ -92,7 +92,7 @@ def test_what_pandas_writes_is_read_back(tmp_path_factory, rows):
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         ("a,b\n1,2\n3\n", "line 3 has 1 field, the header has 2"),
         ("a,b\n1,2\n3,4,5\n", "line 3 has 3 fields, the header has 2"),
@@ -114,11 +114,11 @@ def test_what_pandas_writes_is_read_back(tmp_path_factory, rows):
         ("a\n1\n\n2\n", "line 3 is blank"),
     ],
 )
-def test_faulty_csv_is_refused_in_one_line(tmp_path, data, says):
+def test_faulty_csv_is_refused_in_one_line(tmp_path, data, message):
     path = csv(tmp_path, data)
     with pytest.raises(InputError) as caught:
         read_table(path)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -138,12 +138,12 @@ def test_numbers_beside_a_late_text_stay_text(tmp_path):
 
 def test_files_that_cannot_be_read(tmp_path, monkeypatch):
     csv(tmp_path, "a\n1\n", "people.csv")
-    for path, says in [
+    for path, message in [
         (tmp_path / "peple.csv", "no such file: did you mean 'people.csv'?"),
         (tmp_path / "no" / "t.csv", "there is no folder"),
         (tmp_path / "t.xlsx", "its name does not show its format"),
     ]:
-        with pytest.raises(InputError, match=re.escape(says)):
+        with pytest.raises(InputError, match=re.escape(message)):
             read_table(path)
     (tmp_path / "d.csv").mkdir()
     with pytest.raises(InputError, match="is a directory"):

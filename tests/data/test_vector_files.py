@@ -203,7 +203,7 @@ WHOLE_NPZ = zipped("a.npy", WHOLE_NPY)
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "says"),
+    ("name", "data", "message"),
     [
         ("v.npy", WHOLE_NPY[:-8], "not a whole numpy file"),
         ("v.npy", WHOLE_NPY[:20], "not a whole numpy file"),
@@ -230,9 +230,9 @@ WHOLE_NPZ = zipped("a.npy", WHOLE_NPY)
         ("v.txt", b"1", "its name does not show its format"),
     ],
 )
-def test_faulty_vectors_are_refused_in_one_line(tmp_path, name, data, says):
+def test_faulty_vectors_are_refused_in_one_line(tmp_path, name, data, message):
     path = csv(tmp_path, data, name)
     with pytest.raises(InputError) as caught:
         read_vectors(path)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)

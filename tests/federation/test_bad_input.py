@@ -37,7 +37,7 @@ def refusal(make, kind=InputError):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"devices": 41}, "40 training records are too few for 41 devices"),
         ({"devices": 0}, "at least 1, got 0"),
@@ -62,8 +62,8 @@ def refusal(make, kind=InputError):
         ({"own_attribute": ["sex"] * 4 + ["rase"]}, "did you mean 'race'"),
     ],
 )
-def test_impossible_federations_are_refused(make_data, options, says):
-    assert says in refusal(lambda: Federation(make_data(), **({"devices": 5} | options)))
+def test_impossible_federations_are_refused(make_data, options, message):
+    assert message in refusal(lambda: Federation(make_data(), **({"devices": 5} | options)))
 
 
 def test_numpy_numbers_are_accepted(make_data):
@@ -80,7 +80,7 @@ def test_numpy_numbers_are_accepted(make_data):
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (lambda: FedAvg(batch_size=0).stages(None), "batch size 0"),
         (lambda: FedAvg(local_epochs=0).stages(None), "local epochs 0"),
@@ -98,8 +98,8 @@ def test_numpy_numbers_are_accepted(make_data):
         (lambda: AdversarialTraining("sex", strength=-1.0), "strength must not be negative"),
     ],
 )
-def test_impossible_games_are_refused(make, says):
-    assert says in refusal(make)
+def test_impossible_games_are_refused(make, message):
+    assert message in refusal(make)
 
 
 @ENGINES
@@ -110,7 +110,7 @@ def test_a_batch_size_of_zero_is_refused_before_anything_is_played(make_data, en
 
 @ENGINES
 @pytest.mark.parametrize(
-    ("network", "says"),
+    ("network", "expected_parts"),
     [
         (lambda: nn.Linear(7, 3), ["player 'model' cannot take inputs of shape", ", 4)", "7"]),
         (lambda: nn.Linear(4, 2), ["player 'model' turned", ", 4) into", ", 2)", "move 'model'"]),  # three classes
@@ -119,13 +119,15 @@ def test_a_batch_size_of_zero_is_refused_before_anything_is_played(make_data, en
         (lambda: nn.Sequential(nn.ReLU()), ["player 'model'", "no weights"]),
     ],
 )
-def test_a_network_that_does_not_fit_the_loss_is_named_with_its_shapes(make_data, sizes, engine, network, says):
+def test_a_network_that_does_not_fit_the_loss_is_named_with_its_shapes(
+    make_data, sizes, engine, network, expected_parts
+):
     data = make_data()
     first_label_alone = replace(data, y=replace(data.y, codes=np.sort(data.y.codes)))
     for held in (data, first_label_alone):  # a class that appears late must be noticed, too
         federation = Federation(held, sizes((10, 10)), engine=engine)
         message = refusal(lambda federation=federation: begin(federation, FedAvg(network=lambda g: network())))
-        assert all(part in message for part in says), message
+        assert all(part in message for part in expected_parts), message
 
 
 @ENGINES
@@ -170,7 +172,7 @@ def task(play):
 
 @ENGINES
 @pytest.mark.parametrize(
-    ("game", "says"),
+    ("game", "message"),
     [
         (CustomLoss(lambda play: task(play)[:, None]), "must give one value per record"),
         (CustomLoss(lambda play: squared_error(play("model", play.x), play.x)), "squared error"),
@@ -183,9 +185,9 @@ def task(play):
         (CustomLoss(task, validation=lambda play: play.u("sex")), "validation"),
     ],
 )
-def test_impossible_losses_are_refused(make_data, engine, game, says):
+def test_impossible_losses_are_refused(make_data, engine, game, message):
     federation = Federation(make_data(), 3, engine=engine, settings={"strength": 1.0})
-    assert says in refusal(lambda: begin(federation, game))
+    assert message in refusal(lambda: begin(federation, game))
 
 
 def test_a_loss_that_averages_over_devices_is_refused(make_data, sizes):

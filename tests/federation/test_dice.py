@@ -47,10 +47,10 @@ class Noisy(Game):
 
     def _tell(self, play):
         r = play("encoder", play.x).detach()
-        places, exists = play.partners(play.u("race"))
+        partner_index, exists = play.partners(play.u("race"))
         shuffled = play.pick(play.x, play.permutation())
         true = play("critic", torch.cat([play.x, r], dim=-1)).squeeze(-1)
-        false = play("critic", torch.cat([play.pick(play.x, places), r], dim=-1)).squeeze(-1)
+        false = play("critic", torch.cat([play.pick(play.x, partner_index), r], dim=-1)).squeeze(-1)
         other = play("critic", torch.cat([shuffled, r], dim=-1)).squeeze(-1)
         return true + exists * false.square() + other.square()
 
@@ -135,12 +135,12 @@ def test_partners_share_the_code_and_padding_changes_nothing(codes, seed):
     uniform = _uniform(len(codes), widest, seed=seed)
     padded = torch.tensor([device_codes + [device_codes[0]] * (widest - len(device_codes)) for device_codes in codes])
     weights = torch.tensor([[1.0] * len(device_codes) + [0.0] * (widest - len(device_codes)) for device_codes in codes])
-    places, exists = partners(uniform, padded, weights)
+    partner_index, exists = partners(uniform, padded, weights)
     shuffled = permutation(uniform, weights)
     for device, device_codes in enumerate(codes):
         n = len(device_codes)
         alone, has_partner = partners(uniform[device, :n], torch.tensor(device_codes), None)
-        assert torch.equal(places[device, :n], alone)
+        assert torch.equal(partner_index[device, :n], alone)
         assert torch.equal(exists[device, :n], has_partner)
         assert not exists[device, n:].any()
         assert has_partner.tolist() == [code >= 0 and device_codes.count(code) > 1 for code in device_codes]
@@ -154,9 +154,9 @@ def test_partners_share_the_code_and_padding_changes_nothing(codes, seed):
 
 def test_partners_and_permutations_are_drawn_evenly():
     uniform = _uniform(20_000, 4)
-    places, exists = partners(uniform, None, None)
+    partner_index, exists = partners(uniform, None, None)
     assert bool(exists.all())
-    counts = torch.stack([(places == position).sum(dim=0) for position in range(4)])
+    counts = torch.stack([(partner_index == position).sum(dim=0) for position in range(4)])
     assert (counts.diagonal() == 0).all()
     off = counts[~torch.eye(4, dtype=torch.bool)].numpy() / 20_000
     assert np.abs(off - 1 / 3).max() < 0.015
@@ -165,10 +165,10 @@ def test_partners_and_permutations_are_drawn_evenly():
 
 
 def test_pick_takes_values_of_any_shape():
-    places = torch.tensor([[1, 0, 2], [2, 2, 0]])
+    index = torch.tensor([[1, 0, 2], [2, 2, 0]])
     for behind in ((), (4,), (2, 5)):
         values = _uniform(2, 3, *behind)
-        picked = pick(values, places)
+        picked = pick(values, index)
         for device in range(2):
-            assert torch.equal(picked[device], values[device][places[device]])
-            assert torch.equal(picked[device], pick(values[device], places[device]))
+            assert torch.equal(picked[device], values[device][index[device]])
+            assert torch.equal(picked[device], pick(values[device], index[device]))

@@ -116,7 +116,7 @@ def test_updates_of_devices_with_one_person_each_give_the_attribute_away():
 
 
 @pytest.mark.parametrize(
-    ("ask", "says"),
+    ("ask", "message"),
     [
         (lambda run: run.view("updates"), "no updates were recorded"),
         (lambda run: run.view("update"), "did you mean 'updates'"),
@@ -124,9 +124,9 @@ def test_updates_of_devices_with_one_person_each_give_the_attribute_away():
         (lambda run: run.play(1, record=[1]).view("statistics"), "no batch norm"),
     ],
 )
-def test_unavailable_views_are_refused_in_one_line(data, ask, says):
+def test_unavailable_views_are_refused_in_one_line(data, ask, message):
     run = Federation(data, devices=6).play(FedAvg(hidden=(4,)), rounds=0)
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=message):
         ask(run)
 
 

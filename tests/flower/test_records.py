@@ -32,34 +32,34 @@ def test_an_update_moves_the_received_weights_to_the_trained_ones(
 ) -> None:
     draw = np.random.default_rng(0)
     kinds = [np.float32, *(data.draw(KINDS) for _ in shapes[1:])]
-    came, reached = {}, {}
+    received, reached = {}, {}
     for number, (shape, kind) in enumerate(zip(shapes, kinds, strict=True)):
-        came[f"{number}.w"] = np.asarray(10 * draw.random(size=shape)).astype(kind)
+        received[f"{number}.w"] = np.asarray(10 * draw.random(size=shape)).astype(kind)
         reached[f"{number}.w"] = np.asarray(10 * draw.random(size=shape)).astype(kind)
-    places = FlatLayout.of(came)
-    left = places.moved(came, places.update(came, reached))
-    assert list(left) == list(came)
+    layout = FlatLayout.of(received)
+    left = layout.moved(received, layout.update(received, reached))
+    assert list(left) == list(received)
     for key, array in left.items():
-        assert array.dtype == came[key].dtype
-        assert array.shape == came[key].shape
+        assert array.dtype == received[key].dtype
+        assert array.shape == received[key].shape
         if array.dtype.kind == "f":
             precision = float(np.finfo(array.dtype).eps)
             np.testing.assert_allclose(array, reached[key], rtol=4 * precision, atol=8 * precision)
         else:
-            np.testing.assert_array_equal(array, came[key])
+            np.testing.assert_array_equal(array, received[key])
 
 
 def test_a_zero_update_leaves_every_bit_of_the_weights() -> None:
-    came = weights()
-    places = FlatLayout.of(came)
-    left = places.moved(came, places.update(came, came))
-    for key, array in came.items():
+    received = weights()
+    layout = FlatLayout.of(received)
+    left = layout.moved(received, layout.update(received, received))
+    for key, array in received.items():
         assert array.tobytes() == left[key].tobytes()
 
 
 def test_segments_say_where_each_array_lies() -> None:
-    places = FlatLayout.of(weights())
-    assert [(segment.name, segment.shape, segment.start, segment.statistic) for segment in places.segments] == [
+    layout = FlatLayout.of(weights())
+    assert [(segment.name, segment.shape, segment.start, segment.statistic) for segment in layout.segments] == [
         ("0.weight", (4, 3), 0, False),
         ("0.bias", (4,), 12, False),
         ("1.running_var", (4,), 16, True),
@@ -90,10 +90,10 @@ def test_invalid_arrays_are_refused() -> None:
 
 def test_the_reply_is_a_new_record() -> None:
     content = RecordDict({"arrays": record(weights())})
-    came = received_arrays(content)
-    answer = answer_of(content, came)
+    received = received_arrays(content)
+    answer = answer_of(content, received)
     assert answer.arrays is not None
-    check_same(came["arrays"], answer.arrays)
+    check_same(received["arrays"], answer.arrays)
     out = content_of(answer, answer.arrays, {})
     assert list(out) == ["arrays"]
     assert out["arrays"] is not content["arrays"]

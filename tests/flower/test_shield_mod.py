@@ -33,15 +33,15 @@ def test_sparsification_sends_the_largest_half_of_the_update_and_nothing_else(si
     site.write(SPARSE)
     request = order()
     left = arrays_in(app_of(shield_mod())(request, site.context))
-    came, reached = weights(), trained(request)
-    assert list(left) == list(came)
-    floats = [key for key in came if came[key].dtype.kind == "f"]
-    true = np.concatenate([(reached[key] - came[key]).ravel() for key in floats])
-    sent = np.concatenate([(left[key] - came[key]).ravel() for key in floats])
+    received, reached = weights(), trained(request)
+    assert list(left) == list(received)
+    floats = [key for key in received if received[key].dtype.kind == "f"]
+    true = np.concatenate([(reached[key] - received[key]).ravel() for key in floats])
+    sent = np.concatenate([(left[key] - received[key]).ravel() for key in floats])
     assert (sent != 0).sum() == len(true) // 2
     kept = np.argsort(-np.abs(true), kind="stable")[: len(true) // 2]
     np.testing.assert_allclose(sent[kept], true[kept], rtol=1e-5)
-    for key, array in came.items():
+    for key, array in received.items():
         assert left[key].dtype == array.dtype
         assert left[key].shape == array.shape
 
@@ -163,8 +163,8 @@ def fit_order(arrays: list[np.ndarray]) -> Message:
 def test_a_numpy_clients_update_is_shielded(site: Site) -> None:
     site.write('shield = {kind = "sparsify", p = 0.75}\ntell = ["damage"]\n')
     app = ClientApp(client_fn=lambda context: Plain().to_client(), mods=[shield_mod()])
-    came = [np.zeros((2, 3), dtype=np.float32), np.zeros(2, dtype=np.float32)]
-    reply = app(fit_order(came), site.context)
+    received = [np.zeros((2, 3), dtype=np.float32), np.zeros(2, dtype=np.float32)]
+    reply = app(fit_order(received), site.context)
     result = compat.recorddict_to_fitres(reply.content, keep_input=True)
     left = parameters_to_ndarrays(result.parameters)
     assert [array.shape for array in left] == [(2, 3), (2,)]
@@ -179,10 +179,10 @@ def test_a_numpy_clients_metrics_are_checked(site: Site) -> None:
         app = ClientApp(client_fn=lambda context: Plain(metrics).to_client(), mods=[shield_mod()])
         return app(request, site.context)
 
-    came = [np.zeros(2, dtype=np.float32)]
+    received = [np.zeros(2, dtype=np.float32)]
     for bad in ({"name": SECRET}, {"raw": SECRET.encode()}, {"accuracy": 0.5}, {"num-examples": 3}):
-        refused(reply_of(bad, fit_order(came)), words.NOT_ALLOWED)
-    ask = message(compat.evaluateins_to_recorddict(EvaluateIns(ndarrays_to_parameters(came), {}), True), "evaluate")
+        refused(reply_of(bad, fit_order(received)), words.NOT_ALLOWED)
+    ask = message(compat.evaluateins_to_recorddict(EvaluateIns(ndarrays_to_parameters(received), {}), True), "evaluate")
     refused(reply_of({}, ask), words.NOT_ALLOWED)  # its loss
     site.write(DP + 'metrics = ["num-examples", "loss", "accuracy"]\n')
     result = compat.recorddict_to_evaluateres(reply_of({"accuracy": 0.25}, ask).content)

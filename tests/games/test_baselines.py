@@ -37,13 +37,13 @@ def test_raw_releases_the_inputs_and_nobody_plays(data, engine):
 
 def test_raw_has_no_outputs_no_adversary_and_no_updates(data):
     run = Federation(data, devices=5).play(Raw(), record=[1], shadows=3)
-    for ask, says in (
+    for ask, message in (
         (lambda: run.view("outputs"), "raw has no task head"),
         (run.score_outputs, "raw has no task head"),
         (lambda: judge_cotrained(run, "u"), "raw trains no adversary"),
         (lambda: run.view("updates"), "no updates were recorded"),
     ):
-        with pytest.raises(InputError, match=says):
+        with pytest.raises(InputError, match=message):
             ask()
 
 

@@ -109,7 +109,7 @@ def test_the_best_threshold_beats_every_other_one():
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ({"attack": "mixed"}, "attack 'mixed' is not known"),
         ({"output": "hard"}, "output 'hard' is not known"),
@@ -122,13 +122,13 @@ def test_the_best_threshold_beats_every_other_one():
         ({"attack": "regularised", "output": "raw"}, "choose output soft"),
     ],
 )
-def test_bad_settings_are_reported_in_one_line(settings, says):
-    with pytest.raises(InputError, match=says):
+def test_bad_settings_are_reported_in_one_line(settings, message):
+    with pytest.raises(InputError, match=message):
         Curious(**{"secrets": "sex", **settings})
 
 
 @pytest.mark.parametrize(
-    ("game", "shape", "says"),
+    ("game", "shape", "message"),
     [
         (Curious("sxe"), DataShape((5,), 3, {"sex": 2}), "sex"),
         (Curious("sex", attack="regularised", output="soft"), DataShape((5,), 3, {"sex": 3}), "has 3"),
@@ -138,8 +138,8 @@ def test_bad_settings_are_reported_in_one_line(settings, says):
         (Curious("sex", widths=(0,)), DataShape((5,), 3, {"sex": 2}), "at least 1"),
     ],
 )
-def test_data_that_do_not_fit_are_reported_in_one_line(game, shape, says):
-    with pytest.raises(InputError, match=says):
+def test_data_that_do_not_fit_are_reported_in_one_line(game, shape, message):
+    with pytest.raises(InputError, match=message):
         game.players(shape)
 
 

@@ -108,7 +108,7 @@ def test_strength_brings_the_classes_together_and_r_is_normalised():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "message"),
     [
         ({"strength": -1}, "must not be negative"),
         ({"strength": float("nan")}, "must not be negative"),
@@ -116,8 +116,8 @@ def test_strength_brings_the_classes_together_and_r_is_normalised():
         ({"attribute": "sxe"}, "did you mean 'sex'"),
     ],
 )
-def test_bad_settings_are_reported(wrong, says):
-    with pytest.raises(InputError, match=says):
+def test_bad_settings_are_reported(wrong, message):
+    with pytest.raises(InputError, match=message):
         begin(Federation(make_data(), 2), DPFE(**{"attribute": "sex", **wrong}))
 
 

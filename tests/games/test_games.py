@@ -67,7 +67,7 @@ class Curious(Game):
 @ENGINES
 @pytest.mark.parametrize("after", [0, 3])  # in the rehearsal, and later on, when it believes itself unobserved
 @pytest.mark.parametrize(
-    ("asks", "reads", "says"),
+    ("asks", "reads", "message"),
     [
         (lambda play: play.y, ["x"], "asked for 'y', but its stage reads x"),
         (lambda play: play.y, ["x", "u"], "asked for 'y'"),
@@ -76,11 +76,11 @@ class Curious(Game):
         (lambda play: play.u("sex"), ["x", "u:race"], "asked for 'u:sex', but its stage reads x, u:race"),
     ],
 )
-def test_what_a_stage_does_not_declare_is_withheld(data, engine, after, asks, reads, says):
+def test_what_a_stage_does_not_declare_is_withheld(data, engine, after, asks, reads, message):
     federation = Federation(data, 4, engine=engine)
     with pytest.raises(WithheldError) as fault:
         begin(federation, Curious(asks, reads, after)).play(6)
-    assert says in str(fault.value)
+    assert message in str(fault.value)
     assert "\n" not in str(fault.value)
 
 

@@ -277,7 +277,7 @@ def test_a_strong_game_hides_what_one_column_tells():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "message"),
     [
         ({"adversaries": 0}, "at least 1"),
         ({"restarts": -1}, "not negative"),
@@ -293,8 +293,8 @@ def test_a_strong_game_hides_what_one_column_tells():
         ({"attribute": "sxe"}, "did you mean 'sex'"),
     ],
 )
-def test_bad_settings_are_reported(wrong, says):
-    with pytest.raises(InputError, match=says) as fault:
+def test_bad_settings_are_reported(wrong, message):
+    with pytest.raises(InputError, match=message) as fault:
         begin(Federation(make_data(), 4), Hardened(**{"attribute": "sex", **wrong}))
     assert "\n" not in str(fault.value)
 

@@ -76,13 +76,13 @@ def test_the_losses_are_the_corrected_formulas(negatives):
     x = run.tensors["x"][rows]
     u = run.tensors["u:race"][rows]
     r = modules["extractor"](x)
-    places, exists = play.partners(u if negatives == "conditional" else None)
+    partner_index, exists = play.partners(u if negatives == "conditional" else None)
     assert bool(exists.all()) == (negatives == "marginal")  # some value occurs once in this batch
     terms = []
     for i in np.flatnonzero(exists.numpy()):
         hot = torch.nn.functional.one_hot(u[i], 3).double()
         true = modules["utility"](torch.cat([x[i], r[i], hot]))
-        false = modules["utility"](torch.cat([x[places[i]], r[i], hot]))
+        false = modules["utility"](torch.cat([x[partner_index[i]], r[i], hot]))
         terms.append(softplus(-true) + softplus(false))
     jsd = torch.stack(terms).mean()
     ce = torch_cross_entropy(modules["privacy"](r), u)
@@ -157,7 +157,7 @@ def test_a_strength_outside_0_1_is_refused(strength):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "message"),
     [
         ({"attribute": "sxe"}, "did you mean 'sex'"),
         ({"attribute": ()}, "at least one attribute"),
@@ -171,8 +171,8 @@ def test_a_strength_outside_0_1_is_refused(strength):
         ({"pretraining": -1}, "not negative"),
     ],
 )
-def test_bad_settings_are_reported(wrong, says):
-    with pytest.raises(InputError, match=says) as fault:
+def test_bad_settings_are_reported(wrong, message):
+    with pytest.raises(InputError, match=message) as fault:
         begin(Federation(make_data(), 4), TAPPFL(**{"attribute": "sex", **wrong}))
     assert "\n" not in str(fault.value)
 

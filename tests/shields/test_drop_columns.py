@@ -172,13 +172,13 @@ def test_faults_are_reported_in_one_line():
     unlabelled = AttributeData(
         data.x, {"u": Attribute("u", np.full(300, -1), ("a", "b"))}, data.split, columns=data.columns
     )
-    for shield, wrong, says in (
+    for shield, wrong, message in (
         (DropColumns(5, "u"), data, "cannot leave out 5 of people's 4 columns"),
         (DropColumns(1, "U"), data, "did you mean 'u'"),
         (DropColumns(1, "u"), image, "no table with named columns"),
         (DropColumns(1, "u"), unlabelled, "no training record"),
     ):
-        with pytest.raises(InputError, match=says) as fault:
+        with pytest.raises(InputError, match=message) as fault:
             Federation(wrong, devices=1, shield=shield).play(Raw())
         assert "\n" not in str(fault.value)
 

@@ -150,7 +150,7 @@ def test_a_clip_in_stereo_or_with_odd_numbers(folder):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("{", "is not JSON"),
         ("[]", "holds no speakers"),
@@ -159,9 +159,9 @@ def test_a_clip_in_stereo_or_with_odd_numbers(folder):
         (json.dumps({"01": meta()["01"]}), "says nothing about speaker 02"),
     ],
 )
-def test_broken_facts_about_speakers(folder, text, says):
+def test_broken_facts_about_speakers(folder, text, message):
     (folder / "audioMNIST_meta.txt").write_text(text)
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=message):
         load()
 
 

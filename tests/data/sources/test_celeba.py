@@ -115,7 +115,7 @@ def test_a_list_that_contradicts_its_head_is_refused(folder, head):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "message"),
     [
         ("000003.jpg", "../../x.jpg", "not the name of a file"),
         ("000003.jpg", "000004.jpg", "is listed twice"),
@@ -123,10 +123,10 @@ def test_a_list_that_contradicts_its_head_is_refused(folder, head):
         ("000003.jpg -1", "000003.jpg  3", "labels must be 1 or -1"),
     ],
 )
-def test_broken_lists(folder, old, new, says):
+def test_broken_lists(folder, old, new, message):
     path = folder / "list_attr_celeba.txt"
     path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=message):
         load()
 
 

@@ -128,7 +128,7 @@ def test_a_malicious_pickle_is_refused_and_runs_nothing(folder, tmp_path, protoc
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b"cbuiltins\neval\n(S'1'\ntR.", "builtins.eval"),
         (b"cnumpy\nload\n(S'x'\ntR.", "numpy.load"),
@@ -146,8 +146,8 @@ def test_a_malicious_pickle_is_refused_and_runs_nothing(folder, tmp_path, protoc
         (b"cnumpy\nndarray\n(tR(I1\n(I9999999\ntcnumpy\ndtype\n(S'u1'\ntRI00\nS'ab'\ntb.", "2 bytes for an array"),
     ],
 )
-def test_whatever_else_a_pickle_holds_is_refused_in_one_line(content, says):
-    with pytest.raises(InputError, match=says) as fault:
+def test_whatever_else_a_pickle_holds_is_refused_in_one_line(content, message):
+    with pytest.raises(InputError, match=message) as fault:
         read_pickled_arrays(content, "file")
     assert "\n" not in str(fault.value)
 

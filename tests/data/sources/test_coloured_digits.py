@@ -95,12 +95,12 @@ def test_mlxtends_digits_stand_in(nowhere):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [({"correlation": 1.5}, "correlation"), ({"palette": "blue"}, "palette"), ({"limit": 0}, "limit")],
 )
-def test_faulty_options(published, options, says):
+def test_faulty_options(published, options, message):
     published("mnist")
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=message):
         digits(**options)
 
 

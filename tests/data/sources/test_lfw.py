@@ -160,7 +160,7 @@ def test_a_missing_or_too_small_picture(folder):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "it ends after its first lines"),
         ("# scores\n#\tperson\timagenum\n", "No columns"),
@@ -170,9 +170,9 @@ def test_a_missing_or_too_small_picture(folder):
         (labels({("../A", 1): scores(1, 1)}), "not the name of a folder"),
     ],
 )
-def test_a_broken_list(folder, text, says):
+def test_a_broken_list(folder, text, message):
     (folder / "lfw_attributes.txt").write_text(text)
-    with pytest.raises(InputError, match=f"cannot be read as LFW's attributes .*{says}") as fault:
+    with pytest.raises(InputError, match=f"cannot be read as LFW's attributes .*{message}") as fault:
         load()
     assert "\n" not in str(fault.value)
 

@@ -118,7 +118,7 @@ def test_seeds_and_groups():
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"bits": 1.0}, "between 0 and H"),
         ({"bits": -0.1}, "between 0 and H"),
@@ -134,6 +134,6 @@ def test_seeds_and_groups():
         ({"n": 3}, "at least 10"),
     ],
 )
-def test_faulty_options(options, says):
-    with pytest.raises(InputError, match=says):
+def test_faulty_options(options, message):
+    with pytest.raises(InputError, match=message):
         drawn(**options)

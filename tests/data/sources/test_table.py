@@ -136,7 +136,7 @@ def test_refusals(tmp_path):
     frame["one"] = "only"
     frame["rare"] = ["r"] + ["c"] * 299
     path = saved(tmp_path, frame)
-    for options, says in [
+    for options, message in [
         ({"sensitive": "hired"}, "'hired' is both target and sensitive"),
         ({"sensitive": "same"}, "'same' and target 'hired' determine each other"),
         ({"sensitive": "one"}, "attribute 'one' has only the value 'only'"),
@@ -151,7 +151,7 @@ def test_refusals(tmp_path):
         ({"path": tmp_path / "absent.csv"}, "no such file"),
         ({"bin": 3}, "no option 'bin': did you mean 'bins'"),
     ]:
-        with pytest.raises(InputError, match=says):
+        with pytest.raises(InputError, match=message):
             fedveil.data.load("table", **{"path": path, "target": "hired", "sensitive": "sex", **options})
     frame.loc[5, "firm"] = None
     with pytest.raises(InputError, match="group 'firm' is missing in record 6"):

@@ -130,7 +130,7 @@ def test_ages_as_in_table_10(classes, values):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "labels"),
     [
         ("100_1_2_20170112213615815.jpg", (100, 1, 2)),
         ("24_0_1_20170116220224657 .jpg.chip.jpg", (24, 0, 1)),
@@ -144,8 +144,8 @@ def test_ages_as_in_table_10(classes, values):
         ("26_1_0_20170116184028385.png", None),
     ],
 )
-def test_names(name, says):
-    assert parse_name(name) == says
+def test_names(name, labels):
+    assert parse_name(name) == labels
 
 
 def test_names_that_do_not_parse_are_left_out_and_counted(folder):
@@ -249,7 +249,7 @@ def test_a_folder_without_faces(folder):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"age_classes": 7}, "age_classes must be 2, 3, 4 or 5, got 7"),
         ({"race_classes": 1}, "race_classes must be 2, 3, 4 or 5, got 1"),
@@ -260,8 +260,8 @@ def test_a_folder_without_faces(folder):
         ({"sensitive": "rase"}, r"no sensitive attribute 'rase'.*race"),
     ],
 )
-def test_bad_options(folder, options, says):
-    with pytest.raises(InputError, match=says):
+def test_bad_options(folder, options, message):
+    with pytest.raises(InputError, match=message):
         load(**options)
 
 

@@ -103,8 +103,8 @@ def test_every_flipped_bit_is_found(file):
     """Each bit of the first bytes of the header, and one bit of bytes at regular distances in the rest."""
     whole = file.read_bytes()
     header = 8 + struct.unpack("<Q", whole[:8])[0]
-    places = {*range(24), *range(24, header, 37), *range(header - 8, header + 8), *range(header, len(whole), 211)}
-    for position in sorted(places | {len(whole) - 1}):
+    positions = {*range(24), *range(24, header, 37), *range(header - 8, header + 8), *range(header, len(whole), 211)}
+    for position in sorted(positions | {len(whole) - 1}):
         for bit in range(8) if position < 24 else [position % 8]:
             changed = bytearray(whole)
             changed[position] ^= 1 << bit

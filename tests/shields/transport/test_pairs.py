@@ -55,13 +55,13 @@ def test_the_first_direction_is_what_columns_share():
     """It follows the hidden talent within u, has the wanted variance there, and ignores the unrelated column."""
     x, u, talent = people()
     common, cells = fitted(x, u)
-    places = common.of(cells, len(x))
-    first = places[:, 0]
-    assert places.shape == (6000, 2)
+    coordinates = common.of(cells, len(x))
+    first = coordinates[:, 0]
+    assert coordinates.shape == (6000, 2)
     assert max(abs(np.corrcoef(first[u == value], talent[u == value])[0, 1]) for value in (0, 1)) > 0.9
-    within = sum(((places[u == v] - places[u == v].mean(axis=0)) ** 2).sum(axis=0) for v in (0, 1)) / len(x)
+    within = sum(((coordinates[u == v] - coordinates[u == v].mean(axis=0)) ** 2).sum(axis=0) for v in (0, 1)) / len(x)
     np.testing.assert_allclose(within, 2.0, rtol=1e-6)
-    assert np.linalg.norm(places, axis=1).max() <= common.bound
+    assert np.linalg.norm(coordinates, axis=1).max() <= common.bound
 
 
 def test_guesses_at_columns_that_stay_are_coordinates_of_their_own():
@@ -69,13 +69,13 @@ def test_guesses_at_columns_that_stay_are_coordinates_of_their_own():
     x, u, talent = people()
     seen = [False, *[True] * 5]
     common, cells = fitted(x, u, seen, directions=1, weights=(2.0, 3.0))
-    places = common.of(cells, len(x))
-    assert places.shape == (6000, 2)
+    coordinates = common.of(cells, len(x))
+    assert coordinates.shape == (6000, 2)
     other = [np.zeros_like(cells[0]), *cells[1:]]
-    np.testing.assert_array_equal(common.of(other, len(x))[:, 1], places[:, 1])
-    within = sum(((places[u == v, 1] - places[u == v, 1].mean()) ** 2).sum() for v in (0, 1)) / len(x)
+    np.testing.assert_array_equal(common.of(other, len(x))[:, 1], coordinates[:, 1])
+    within = sum(((coordinates[u == v, 1] - coordinates[u == v, 1].mean()) ** 2).sum() for v in (0, 1)) / len(x)
     np.testing.assert_allclose(within, 3.0, rtol=1e-6)
-    assert abs(np.corrcoef(places[:, 1], talent)[0, 1]) > 0.8
+    assert abs(np.corrcoef(coordinates[:, 1], talent)[0, 1]) > 0.8
 
 
 def test_pairs_are_counted_in_both_orders_and_corrected_for_chance():
