@@ -59,11 +59,11 @@ def test_unlikely_records_go_as_places_and_far_ones_verbatim():
     ("change", "told"),
     [
         (lambda data: data[: HEADER_BYTES - 1], "less than its header"),
-        (lambda data: data[:-1], "cut or altered"),
-        (lambda data: data + b"x", "cut or altered"),
+        (lambda data: data[:-1], "cut short or altered"),
+        (lambda data: data + b"x", "cut short or altered"),
         (lambda data: b"zzzz" + data[4:], "one of ours"),
-        (lambda data: data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], "cut or altered"),
-        (lambda data: data[:12] + bytes([data[12] ^ 1]) + data[13:], "cut or altered"),
+        (lambda data: data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], "cut short or altered"),
+        (lambda data: data[:12] + bytes([data[12] ^ 1]) + data[13:], "cut short or altered"),
         (lambda data: b"", "less than its header"),
     ],
 )
