@@ -114,7 +114,7 @@ def test_every_flipped_bit_is_found(file):
 
 
 def test_foreign_missing_and_other_files_are_refused(tmp_path, zoo):
-    with pytest.raises(InputError, match="no zoo here; make one"):
+    with pytest.raises(InputError, match="no such zoo; make one"):
         Zoo.load(tmp_path / "missing.safetensors")
     with pytest.raises(InputError, match="cannot be read"):
         Zoo.load(tmp_path)
@@ -134,7 +134,7 @@ def test_a_zoo_that_does_not_fit_together_is_refused_even_with_a_right_digest(zo
     path = tmp_path / "u.safetensors"
     broken = {
         "other shapes": {"sizes": ((9, 9), (16, 8))},
-        "are not as they should be": {"scale": torch.zeros_like(zoo.scale)},
+        "are inconsistent": {"scale": torch.zeros_like(zoo.scale)},
         "not as they should": {"prior": zoo.prior / 2},
         "as they should be": {"features": "maxx"},
         "other features than the members read": {"features": "biases"},
@@ -149,7 +149,7 @@ def test_another_format_is_refused(zoo, tmp_path, monkeypatch):
     monkeypatch.setattr("fedveil.shields.recup.zoo.FORMAT", 2)
     zoo.save(tmp_path / "u.safetensors")
     monkeypatch.undo()
-    with pytest.raises(InputError, match="in format 2, and this version reads 1"):
+    with pytest.raises(InputError, match="in format 2, but this version reads 1"):
         Zoo.load(tmp_path / "u.safetensors")
 
 

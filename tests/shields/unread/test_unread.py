@@ -145,7 +145,7 @@ def test_it_fails_closed():
     shield = fitted("means")
     with pytest.raises(ShieldError, match="NaN"):
         shield.apply(row.with_values(row.values * float("nan")), context({}))
-    with pytest.raises(ShieldError, match="numbers where the model has"):
+    with pytest.raises(ShieldError, match="numbers, but the model has"):
         shield.apply(row, replace(context({}), segments=SEGMENTS[:-1]))
     with pytest.raises(ShieldError):
         shield.apply(row.with_values(row.values[:, 1:]), context({}))
@@ -161,7 +161,7 @@ def test_it_fails_closed():
         ({"relative": float("nan")}, "relative"),
         ({"erase": "leece"}, "leace"),
         ({"noise": "white"}, "isotropic"),
-        ({"noise": None}, "nothing is done"),
+        ({"noise": None}, "no ingredient is chosen"),
         ({"retrained": 0}, "retrained"),
         ({"decoys": -1}, "decoys"),
         ({"decoys": "quiet"}, "decoys"),
