@@ -172,12 +172,12 @@ def task(play):
 @pytest.mark.parametrize(
     ("game", "says"),
     [
-        (Own(lambda play: task(play)[:, None]), "must give one value per record"),
+        (Own(lambda play: task(play)[:, None]), "must return one value per record"),
         (Own(lambda play: squared_error(play("model", play.x), play.x)), "squared error"),
         (Own(lambda play: task(play) * play.setting("strenght")), "no setting 'strenght'"),
         (Own(lambda play: play("modell", play.x)), "no player 'modell'"),
-        (Own(task, mover="modell"), "'modell', which is no player"),
-        (Own(task, shared=frozenset({"head"})), "'head', which is no player"),
+        (Own(task, mover="modell"), "'modell', which is not a player"),
+        (Own(task, shared=frozenset({"head"})), "'head', which is not a player"),
         (Own(lambda play: task(play) + torch.randn(3).sum()), "global random state"),
         (Own(task, validation=lambda play: task(play).mean()), "validation"),
         (Own(task, validation=lambda play: play.u("sex")), "validation"),

@@ -173,7 +173,7 @@ def test_a_server_that_asks_for_what_there_is_not(tmp_path: Path) -> None:
 
 def test_flower_is_no_engine_for_a_loop_at_home(tmp_path: Path) -> None:
     setup = Setup.read(study_file(tmp_path, GAMES["adversarial"]), {})
-    with pytest.raises(InputError, match="machines of its own"):
+    with pytest.raises(InputError, match="its own machines"):
         setup.run().play(1)
 
 
