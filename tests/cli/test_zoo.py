@@ -144,9 +144,9 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_run(run, study, tm
 
 def test_show_refuses_what_is_no_zoo(run, study, tmp_path):
     assert "no such zoo" in run("zoo", "show", tmp_path / "missing.safetensors").refused()
-    assert "cut short, or no zoo" in run("zoo", "show", study).refused()
+    assert "cut short, or not a zoo" in run("zoo", "show", study).refused()
     np.save(tmp_path / "vectors.npy", np.zeros(3))
-    assert "cut short, or no zoo" in run("zoo", "show", tmp_path / "vectors.npy").refused()
+    assert "cut short, or not a zoo" in run("zoo", "show", tmp_path / "vectors.npy").refused()
 
 
 def quoted():

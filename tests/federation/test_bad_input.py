@@ -214,7 +214,7 @@ def test_images_need_a_network_that_takes_them(make_data):
 
 
 def test_rounds_that_nobody_names(make_data):
-    assert "names no rounds" in refusal(lambda: Federation(make_data(), 3).play(FedAvg(hidden=(3,))))
+    assert "states no number of rounds" in refusal(lambda: Federation(make_data(), 3).play(FedAvg(hidden=(3,))))
 
 
 @ENGINES

@@ -52,7 +52,7 @@ def test_a_federation_refuses_policies_that_its_shield_does_not_meet():
     with pytest.raises(InputError, match="ask for the shield recup, but the shield is 'mingle'; make it by fedveil"):
         Federation(data, devices=5, shield=shield_for(policy), policies=Policy(hide={"u": 1.0}, shield="recup"))
     others = [policy] * 4 + [Policy(hide={"u": 0.5})]
-    with pytest.raises(InputError, match=r"with budget = 0\.05, and the shield, one map for all devices, has 0\.1"):
+    with pytest.raises(InputError, match=r"with budget = 0\.05, but the shield, one map for all devices, has 0\.1"):
         Federation(data, devices=5, shield=shield_for(policy), policies=others)
     with pytest.raises(InputError, match=r"is not a policy; read one by fedveil\.config\.read_policy"):
         Federation(data, devices=5, shield=shield_for(policy), policies=[{"hide": {"u": 1}}] * 5)

@@ -60,7 +60,7 @@ class RecUP(Shield):
 
     Attributes:
         zoos: a zoo for each attribute, or its file.
-        levels: γ of each attribute; by default, equal shares of 1. A device's policy has its own levels.
+        levels: the level γ of each attribute; by default, equal shares of 1. A device's policy has its own levels.
         epsilon: the step ε; or give budget.
         budget: the most that a number may move in total: ε = budget/P, or budget itself in the other variants.
         iterations: P, how often members are drawn.
@@ -68,7 +68,7 @@ class RecUP(Shield):
         variant: meta is the method above; one-step, average, iterative and momentum are compared with it (Appendix E).
         minimal: stop for a device once all members guess wrong (§3.2), or this share of them; judged for each attribute
             separately, before levels.
-        seed: for the draws of members, which all devices of a round share; no secret depends on them.
+        seed: the seed for the draws of members, which all devices of a round share; no secret depends on them.
     """
 
     name = "recup"

@@ -19,7 +19,8 @@ class MapSettings:
             always, 1 for only at strength 1. Not for images.
         weights: how much a column counts in the codes, 0 to leave it out; by default, this depends on what it reveals
             about other columns. Not for images.
-        strength: s in [0, 1]; the total variation between the codes of two values of u is multiplied by 1 − s.
+        strength: the strength s in [0, 1]; the total variation between the codes of two values of u is multiplied by 1
+            − s.
         codes: the number of codes; more codes keep more of x, but reveal more of u through chance in the counts.
         temperature: the temperature of the draw among nearby codes, in units of a column's variance; for images, in
             units of a fifth of a picture's variance.

@@ -39,7 +39,7 @@ class Unread(Ingredients, Shield):
 
     Attributes:
         sticky: use the same noise, targets and coin for a device in every round, so that pooling rounds gains nothing.
-        seed: for the fitting.
+        seed: the seed for the fitting.
         fit: a file that `fedveil.shields.unread.save_unreading` wrote; with null, call `fitted`, or nothing is sent.
     """
 

@@ -89,13 +89,13 @@ def test_a_file_cut_short_anywhere_is_refused(file):
     lengths = {0, 1, 7, 8, 9, header // 2, header - 1, header, header + 1, len(whole) // 2, len(whole) - 1}
     for length in sorted(lengths):
         file.write_bytes(whole[:length])
-        with pytest.raises(InputError, match=r"u\.safetensors: cut short, or no zoo"):
+        with pytest.raises(InputError, match=r"u\.safetensors: cut short, or not a zoo"):
             Zoo.load(file)
 
 
 def test_a_file_with_something_behind_it_is_refused(file):
     file.write_bytes(file.read_bytes() + b"\0")
-    with pytest.raises(InputError, match="cut short, or no zoo"):
+    with pytest.raises(InputError, match="cut short, or not a zoo"):
         Zoo.load(file)
 
 
@@ -120,10 +120,10 @@ def test_foreign_missing_and_other_files_are_refused(tmp_path, zoo):
         Zoo.load(tmp_path)
     foreign = tmp_path / "foreign.safetensors"
     save_file({"weight": torch.ones(3)}, foreign)
-    with pytest.raises(InputError, match="a safetensors file, but no zoo"):
+    with pytest.raises(InputError, match="a safetensors file, but not a zoo"):
         Zoo.load(foreign)
     foreign.write_text("data: {source: adult}\n")
-    with pytest.raises(InputError, match="cut short, or no zoo"):
+    with pytest.raises(InputError, match="cut short, or not a zoo"):
         Zoo.load(foreign)
     with pytest.raises(InputError, match="cannot be written"):
         zoo.save(tmp_path / "nowhere" / "u.safetensors")
@@ -135,8 +135,8 @@ def test_a_zoo_that_does_not_fit_together_is_refused_even_with_a_right_digest(zo
     broken = {
         "other shapes": {"sizes": ((9, 9), (16, 8))},
         "are inconsistent": {"scale": torch.zeros_like(zoo.scale)},
-        "not as they should": {"prior": zoo.prior / 2},
-        "as they should be": {"features": "maxx"},
+        "members are inconsistent": {"prior": zoo.prior / 2},
+        "or members are inconsistent": {"features": "maxx"},
         "other features than the members read": {"features": "biases"},
     }
     for said, changes in broken.items():
