@@ -15,7 +15,7 @@ def samples_of(name: str, context: Context) -> Samples:
     """Return the records behind an update; without them nothing is sent."""
     if context.samples is None or not len(context.samples.x):
         raise ShieldError(
-            f"{name} needs each record behind an update; it works for one shared player that learns from x and y "
+            f"{name} needs the records behind an update; it works for one shared player that learns from x and y "
             "alone, and before any shield that certifies; nothing is sent"
         )
     if context.samples.player not in {segment.player for segment in context.segments}:

@@ -156,7 +156,7 @@ def test_it_fails_closed():
         ({"codes": 0}, "codes"),
         ({"noise": -1.0}, "noise"),
         ({"temperature": 0.0}, "temperature"),
-        ({"attribute": []}, "name the attribute"),
+        ({"attribute": []}, "name at least one attribute"),
     ],
 )
 def test_mistakes_in_settings(settings, message):

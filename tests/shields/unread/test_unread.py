@@ -197,7 +197,7 @@ def test_a_fit_is_kept_in_a_file(tmp_path):
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(InputError, match="cut short"):
         Unread(0.3, **done, fit=str(path))
-    with pytest.raises(InputError, match="can be read"):
+    with pytest.raises(InputError, match="cannot be read"):
         Unread(0.3, **done, fit=str(tmp_path / "none"))
     with pytest.raises(InputError, match="targets"):
         save_unreading(fitted("targets").fit_, path)
