@@ -192,7 +192,7 @@ def test_a_fit_is_kept_in_a_file(tmp_path):
     again = Unread(0.3, **done, fit=str(path))
     people = range(300, 308)
     assert torch.equal(sent(shield, updates[300:308], people), sent(again, updates[300:308], people))
-    with pytest.raises(InputError, match="spare is not asked for"):
+    with pytest.raises(InputError, match="spare is not requested"):
         Unread(0.3, **(done | {"spare": False}), fit=str(path))
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(InputError, match="cut short"):
