@@ -1,8 +1,8 @@
 """View: what a curious observer saw, and the labelled vectors it may learn from.
 
-Vectors that left devices, by sender and round, split into what the attacker knows (auxiliary, with labels) and
-those it attacks (victims). The threat model is data: a view says what it grants, and an attack that needs
-more is refused.
+A view holds the vectors that left devices, by sender and round, split into those that the attacker can learn from
+(auxiliary, with labels) and those that it attacks (victims). The threat model is part of the data: a view says what it
+grants, and an attack that needs more is refused.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Pool:
 
     Attributes:
         vectors: (n, d): representations, pooled updates or outputs.
-        attributes: the senders' sensitive attributes by name. Of the victims they are read for scoring only.
+        attributes: the senders' sensitive attributes by name. Those of victims are used for scoring only.
         groups: one id per vector for the person (speaker, seller, device) it comes from, or None.
         given: (n, g) what the attacker knows about each sender beforehand, encoded as numbers, or None.
         rounds: the round in which each vector was sent, or None.
-        inputs: (n, f) the uncensored inputs behind each vector, where the attacker has them; never those of victims.
+        inputs: (n, f) the uncensored inputs behind each vector, if the attacker has them; never those of victims.
     """
 
     vectors: FloatArray
@@ -77,7 +77,7 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Three disjoint pools: the attacker fits on `auxiliary`, selects on `validation`, is scored on `victims`.
+    """Three disjoint pools: the attacker fits on `auxiliary`, selects on `validation` and is scored on `victims`.
 
     Attributes:
         auxiliary: senders whose attributes the attacker knows.
@@ -99,9 +99,9 @@ class View:
 
     def require(self, needs: frozenset[Capability], who: str) -> None:
         """Refuse an attack that needs more than this observer saw."""
-        lacking = sorted(needs - self.grants)
-        if lacking:
-            raise InputError(f"{who} needs {' and '.join(lacking)}, which this view does not grant")
+        missing = sorted(needs - self.grants)
+        if missing:
+            raise InputError(f"{who} needs {' and '.join(missing)}, which this view does not grant")
 
     @property
     def attribute_names(self) -> tuple[str, ...]:
@@ -136,19 +136,19 @@ class View:
     def of_data(cls, data: AttributeData) -> View:
         """Look at the features themselves: what x reveals about the attributes, by the splits of the data.
 
-        Where the splits cut through groups, the attacker loses the records of the groups that it attacks.
+        If the splits cut through groups, the attacker may not learn from records of the groups that it attacks.
         """
         pool = _checked(data.x.reshape(len(data), -1), data.attributes, data.groups, None)
         return cls.apart(*(pool.take(data.rows(part)) for part in Split))
 
     @classmethod
     def apart(cls, auxiliary: Pool, validation: Pool, victims: Pool) -> View:
-        """Return a view of three pools; the attacker loses the records of groups that it attacks."""
+        """Return a view of three pools, without auxiliary and validation records of groups that are attacked."""
         validation = _apart(validation, victims)
         return cls(_apart(_apart(auxiliary, victims), validation), validation, victims)
 
     def about(self, name: str) -> View:
-        """Narrow the view to one attribute and the records that carry it, and check that it can be attacked."""
+        """Narrow the view to one attribute and the records that have it, and check that it can be attacked."""
         if name not in self.victims.attributes:
             raise InputError(f"no attribute {name!r} to attack: {nearest(name, self.attribute_names)}")
         pools = [pool.take(pool.attributes[name].known) for pool in (self.auxiliary, self.validation, self.victims)]
@@ -161,7 +161,7 @@ class View:
                 raise InputError(f"attribute {name!r} has no value at all: every record lacks it; choose another")
             only = values[present[0]]
             raise InputError(
-                f"attribute {name!r} has one value ({only!r}) only: there is nothing to infer; choose another"
+                f"attribute {name!r} has only one value ({only!r}): there is nothing to infer; choose another"
             )
         for part, count in zip(("training", "validation", "test"), counts, strict=True):
             for code in present[count[present] == 0]:
@@ -188,10 +188,10 @@ def _apart(pool: Pool, other: Pool) -> Pool:
 
 
 def _only(attribute: Attribute, present: IntArray) -> Attribute:
-    """Drop values that no record carries."""
-    table = np.full(len(attribute.values), -1, dtype=np.int64)
-    table[present] = np.arange(len(present))
-    return Attribute(attribute.name, table[attribute.codes], tuple(attribute.values[code] for code in present))
+    """Drop values that no record has."""
+    new_code = np.full(len(attribute.values), -1, dtype=np.int64)
+    new_code[present] = np.arange(len(present))
+    return Attribute(attribute.name, new_code[attribute.codes], tuple(attribute.values[code] for code in present))
 
 
 def _checked(

@@ -1,9 +1,9 @@
 """Attackers: what a curious observer infers from what left the devices.
 
-`attack.py` is the interface of an attacker on vectors, and each attacker has a file; `panel.py` trains several, chooses
-the strongest on validation and scores it on victims, with `trial.py` for one attacker and `fresh.py` for people on whom
-the defence was never fitted; `judgement.py` holds the result. `floor.py` says how well a task's label alone gives an
-attribute away. `reconstruction/` recovers whole inputs from gradients.
+`attack.py` has the interface of attackers on vectors, and each attacker has a file. `panel.py` trains several, chooses
+the strongest on validation and scores it on victims; `trial.py` tries one attacker, and `fresh.py` tries attackers that
+learn from people on whom the defence was never fitted; `judgement.py` holds the result. `floor.py` estimates how well a
+task's label alone reveals an attribute. `reconstruction/` recovers whole inputs from gradients.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ class Labelled:
 class Attack(ABC):
     """An attacker that learns to infer an attribute from vectors.
 
-    `fit` sees the attacker's own labelled vectors (auxiliary ones to learn from, validation ones to stop or tune
-    by), never the victims' labels. It must weight the classes evenly: attackers are judged by balanced accuracy,
+    `fit` sees the attacker's own labelled vectors (auxiliary ones to learn from, validation ones for stopping or
+    tuning), never the victims' labels. It must weight the classes evenly: attackers are judged by balanced accuracy,
     and an unweighted attacker looks harmless on an uneven attribute. `needs` names the capabilities that the
     observer must have; a view that grants fewer refuses the attack. The panel calibrates the scores on validation
     records afterwards, so they need not be probabilities.
@@ -62,20 +62,20 @@ class Attack(ABC):
 
 
 def log_probabilities(probabilities: npt.NDArray[np.floating]) -> FloatArray:
-    """Return logarithms; a floor keeps those of zero, of which trees are capable, finite."""
+    """Return logarithms; a floor keeps those of zero, which trees may return, finite."""
     return np.log(np.clip(probabilities.astype(np.float64), 1e-4, 1.0))
 
 
 def evenly(data: Labelled, most: int, classes: int, rng: np.random.Generator) -> Labelled:
-    """Return at most `most` of the records, and as many of the rare classes as possible."""
+    """Return at most `most` of the records, with as many of the rare classes as possible."""
     if len(data) <= most:
         return data
     counts = np.bincount(data.codes, minlength=classes)
     quota = np.zeros(classes, dtype=np.int64)
-    left = most
+    remaining = most
     for rank, code in enumerate(np.argsort(counts)):
-        quota[code] = min(counts[code], left // (classes - rank))
-        left -= quota[code]
+        quota[code] = min(counts[code], remaining // (classes - rank))
+        remaining -= quota[code]
     rows = [rng.permutation(np.flatnonzero(data.codes == code))[: quota[code]] for code in range(classes)]
-    kept = np.sort(np.concatenate(rows))
-    return Labelled(data.vectors[kept], data.codes[kept])
+    selected = np.sort(np.concatenate(rows))
+    return Labelled(data.vectors[selected], data.codes[selected])

@@ -20,8 +20,8 @@ class Boosting(Attack):
 
     def fit(self, auxiliary: Labelled, validation: Labelled, classes: int) -> None:
         """Boost until the validation loss stalls."""
-        # scikit-learn's binning takes half a minute for weighted records. Quantiles of the unweighted values are as
-        # good, and scikit-learn does not bin columns of few values again.
+        # scikit-learn's binning takes half a minute for weighted records. Quantiles of the unweighted values are
+        # equally good, and scikit-learn does not bin columns of few values again.
         inner = np.linspace(0, 1, _BINS + 1)[1:-1]
         self.edges_ = [np.unique(np.quantile(column, inner)) for column in auxiliary.vectors.T]
         self.model_ = HistGradientBoostingClassifier(
@@ -34,7 +34,7 @@ class Boosting(Attack):
             n_iter_no_change=10,
             random_state=self.seed % 2**32,
         )
-        # Its threads wait for each other actively: on a busy machine two are much slower than one.
+        # Its threads wait for each other in busy loops: on a busy machine, two are much slower than one.
         with threadpool_limits(1, user_api="openmp"):
             self.model_.fit(
                 self._binned(auxiliary.vectors),

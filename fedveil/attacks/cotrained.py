@@ -1,4 +1,4 @@
-"""The co-trained attacker: the game's own adversary, by which the papers measure privacy. It is weak, and labelled so.
+"""The co-trained attacker: the game's own adversary, by which the papers measure privacy. It is weak, and named so.
 
 The encoder has learned to fool exactly this adversary, so a figure near the prior says nothing about an attacker that
 is trained afterwards. It is reported beside the panel's retrained attackers to show how much the two differ.

@@ -1,4 +1,4 @@
-"""De-censoring (Song and Shmatikov 2020): first undo what an encoder hid, then infer the attribute; and its control."""
+"""De-censoring (Song and Shmatikov 2020): undo what an encoder hid, then infer the attribute; with a control."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from fedveil.core.standardise import Standardiser
 from fedveil.view import EVERY_OBSERVER, Capability, Pool, View
 
 WIDTH = 64
-"""Features of the auxiliary encoder, which a censored representation is mapped back to."""
+"""How many features of the auxiliary encoder a censored representation is mapped back to."""
 
 REACH = 128
-"""Hidden units of the map back."""
+"""How many hidden units the map back has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,8 @@ class Decensor(Attack):
 class EqualCapacity(Attack):
     """The control: one network with the layers of T and of the attack, trained on r and u alone.
 
-    It may take as many epochs as T and the attack together; with fewer, longer training would look like a gain.
+    It may take as many epochs as T and the attack together; with fewer, the longer training of de-censoring would look
+    like a gain.
     """
 
     name = "equal capacity"
@@ -99,7 +100,7 @@ TITLES: dict[type[Attack], str] = {
     Decensor: "de-censoring",
     EqualCapacity: "equal capacity (de-censoring's control)",
 }
-"""The names of the two beside a panel's attackers."""
+"""The names under which the two are listed with a panel's attackers."""
 
 
 def judge_decensoring(

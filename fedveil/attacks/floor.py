@@ -18,11 +18,11 @@ def floor(
 
     Symbols: y the task's label (the data's target or one of its attributes), u the attribute. Guessing
     argmax_u P(y | u) is best for balanced accuracy, argmax_u P(u, y) for accuracy; both tables are counted on training
-    and validation people. Of equal values the first is guessed. Records that lack either label are left out.
+    and validation people. Of equally likely values the first is guessed. Records that lack either label are left out.
 
-    Meaning: whoever can solve the task perfectly from a release can guess u at least this well. A release from which
-    the task is solved less well may be below the floor. It is an estimate, with a bootstrap interval over test people;
-    for a task that is the attribute itself it is 1.
+    Meaning: whoever can solve the task perfectly from a release can guess u at least this well. If the task is solved
+    less well from a release, leakage may be below the floor. It is an estimate, with a bootstrap interval over test
+    people; for a task that is the attribute itself it is 1.
     """
     label, secret = data.label(task), data.attribute(attribute)
     if task == attribute:

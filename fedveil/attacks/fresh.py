@@ -1,13 +1,13 @@
 """Attackers that learn from fresh people: those on whom the defence was never fitted.
 
 A panel's attackers learn from the people on whom the defence was trained. A defence that balances exactly these people,
-such as a map fitted on their counts, is slightly off on others, and an attacker with labelled people of their own can
+such as a map fitted on their counts, is slightly off on others, and an attacker who has other labelled people can
 exploit that. So people on whom no defence was fitted are split into two halves, whole groups at a time: an attacker
 learns from one half (and is calibrated on a part of it that it did not learn from) and guesses the other half, and then
 the other way round. Every person is scored once, by an attacker that never saw that person.
 
-Which of several fresh attackers counts is decided on the parts that calibrate. These are test people, so that figure
-must not influence the choice between defences, which uses the panel's figure on validation people.
+Which of several fresh attackers counts is decided on the parts used for calibration. These are test people, so their
+figure must not influence the choice between defences, which uses the panel's figure on validation people.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from fedveil.data.splits import random_split
 from fedveil.view import Pool, View
 
 LEAST = 8
-"""The least number of people (or groups) of every value for which halves, and parts of halves, have all values."""
+"""The least number of people (or groups) with each value, so that halves, and parts of halves, have all values."""
 
 _CALIBRATES = 0.25
-"""The share of a half that calibrates."""
+"""The share of a half that is used for calibration."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class CrossTrial:
     """Trials in which an attacker learns from one half of the victims and guesses the other.
 
     Attributes:
-        seed: of the halves.
+        seed: for the halves.
         draws: how many bootstrap draws.
         bootstrap: returns the generator of the draws; the same for all attackers, so that differences are paired.
     """
@@ -53,32 +53,32 @@ class CrossTrial:
     def run(
         self, name: str, make: Callable[[], Attack], view: View, attribute: str, look: Callable[[Pool], FloatArray]
     ) -> Trial:
-        """Return the trial of an attacker on all victims; it is ranked by its guesses on the parts that calibrate."""
+        """Return the trial of an attacker on all victims; it is ranked by its guesses on the calibration parts."""
         calibrating, victims = self.predictions(name, make, view, attribute, look)
         return Trial.of(name + FRESH, calibrating, victims, view.victims.groups, self.draws, self.bootstrap())
 
     def predictions(
         self, name: str, make: Callable[[], Attack], view: View, attribute: str, look: Callable[[Pool], FloatArray]
     ) -> tuple[Predictions, Predictions]:
-        """Return the guesses about the parts that calibrate, and about all victims in their original order."""
+        """Return the guesses about the calibration parts, and about all victims in their original order."""
         people = view.victims
         half = halves(people.attributes[attribute].codes, people.groups, child_seed(self.seed, "halves", attribute))
         on_calibrating, on_victims = [], []
         for side in (0, 1):
-            learned, other = people.take(half == side), people.take(half != side)
+            learning_half, other_half = people.take(half == side), people.take(half != side)
             part = random_split(
-                len(learned),
+                len(learning_half),
                 seed=child_seed(self.seed, "calibration", attribute, side),
                 validation=_CALIBRATES,
                 test=0.0,
-                strata=learned.attributes[attribute].codes,
-                groups=learned.groups,
+                strata=learning_half.attributes[attribute].codes,
+                groups=learning_half.groups,
             )
             halved = replace(
                 view,
-                auxiliary=learned.take(part == Split.TRAIN),
-                validation=learned.take(part == Split.VALIDATION),
-                victims=other,
+                auxiliary=learning_half.take(part == Split.TRAIN),
+                validation=learning_half.take(part == Split.VALIDATION),
+                victims=other_half,
             )
             _check_values(halved, attribute)
             calibrating, victims = tried(name, make(), Question.ask(halved, attribute, look))
@@ -106,7 +106,7 @@ def check_enough(people: Pool, attribute: str) -> None:
     if not enough(labels, people.groups):
         rare, what = int(units.argmin()), "people" if people.groups is None else "groups of people"
         raise InputError(
-            f"fresh attackers: {labels.values[rare]!r} of {attribute!r} has {units[rare]} test {what}, and halves need "
+            f"fresh attackers: {labels.values[rare]!r} of {attribute!r} has {units[rare]} test {what}, but halves need "
             f"{LEAST}; merge it with another value, or leave fresh attackers out"
         )
 

@@ -27,7 +27,7 @@ class AttackerFigures:
         balanced_accuracy: the mean over values of the share of right guesses.
         auc: the mean over values of the area under the ROC curve.
         advantage: (K · balanced accuracy − 1)/(K − 1).
-        mutual_information_bits: a lower bound on I(u; r), estimated.
+        mutual_information_bits: an estimated lower bound on I(u; r).
         validation_balanced_accuracy: the figure by which it was chosen.
     """
 
@@ -56,7 +56,7 @@ class Beyond:
     Attributes:
         columns: the columns' names.
         baseline: the figures of the strongest attacker that saw these columns alone.
-        balanced_accuracy, auc, mutual_information_bits: the differences to the baseline.
+        balanced_accuracy, auc, mutual_information_bits: the differences from the baseline.
     """
 
     columns: tuple[str, ...]
@@ -86,16 +86,17 @@ class Judgement:
         unlabelled: how many records were left out because they have no value.
         groups: how many groups the victims form, or None.
         prior: accuracy of always guessing the most frequent value.
-        attackers: all that were tried, strongest first by validation.
-        mutual_information_bits: of the attacker whose posterior was best on validation; a lower bound, estimated.
+        attackers: all that were tried, the strongest on validation first.
+        mutual_information_bits: what the attacker whose posterior was best on validation gains; an estimated lower
+            bound.
         mutual_information_attacker: that attacker's name.
-        detectable_advantage: the smallest advantage this many victims could have shown (power .8).
-        p_value: of a balanced accuracy this high if the vectors carried no information.
+        detectable_advantage: the smallest advantage that this many victims could have shown (power 0.8).
+        p_value: the probability of a balanced accuracy this high if the vectors carried no information.
         adjusted_p_value: the same, corrected (Holm) for all attributes that are judged together.
-        confidence: level of the intervals; above .95 if several attributes share the error (Bonferroni).
+        confidence: level of the intervals; above 0.95 if several attributes share the error (Bonferroni).
         seed: all randomness derives from it.
         validation_leakage: balanced accuracy, on validation people, of the attacker that the panel chose. Only this
-            figure may decide between releases, also if the attacker that counts learned from test people.
+            figure may decide between releases, even if the attacker that counts learned from test people.
         beyond: what the vectors add to what the attacker knew, if columns were given.
         draws: "balanced_accuracy" and "accuracy" of the strongest attacker on the victims (entry 0) and on each
             bootstrap draw of them. For one seed and attribute the draws are the same victims, so differences
@@ -241,7 +242,7 @@ def as_table(judgement: Judgement) -> Table:
     table.caption = (
         f"Estimates against the attackers tried, not guarantees; {level} intervals over {judgement.n[2]:,} victims"
         + (f" in {judgement.groups:,} groups" if judgement.groups is not None else "")
-        + (". First the one that counts." if fresh else ". Strongest by validation first.")
+        + (". The one that counts comes first." if fresh else ". The strongest on validation comes first.")
     )
     table.caption_justify = "left"
     return table

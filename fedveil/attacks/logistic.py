@@ -20,7 +20,7 @@ class Logistic(Attack):
     """Class-weighted multinomial logistic regression on the vectors and on their whitened form.
 
     Penalty and form are chosen on validation. Whitening gives every direction of the data unit variance, so that a
-    signal in the small difference of two large columns is found, which the penalty would suppress otherwise.
+    signal in the small difference of two large columns is found, which the penalty would otherwise suppress.
     """
 
     name = "logistic"
@@ -28,7 +28,7 @@ class Logistic(Attack):
     whitened_penalties = (0.01, 10.0)
 
     def fit(self, auxiliary: Labelled, validation: Labelled, classes: int) -> None:
-        """Fit one model per form and penalty; keep the best on validation, by log-loss if several are equal."""
+        """Fit one model per form and penalty; keep the best on validation; ties are broken by log-loss."""
         self.mean_ = auxiliary.vectors.mean(axis=0)
         directions = _whitening(auxiliary.vectors - self.mean_)
         forms: list[tuple[FloatArray | None, tuple[float, ...]]] = [(None, self.inverse_penalties)]
@@ -37,14 +37,14 @@ class Logistic(Attack):
         best = (-np.inf, -np.inf)
         even = compute_sample_weight("balanced", validation.codes)
         for form, penalties in forms:
-            learned, judged = self._in_form(auxiliary.vectors, form), self._in_form(validation.vectors, form)
+            train, held_out = self._in_form(auxiliary.vectors, form), self._in_form(validation.vectors, form)
             for penalty in penalties:
                 model = LogisticRegression(C=penalty, class_weight="balanced", max_iter=300)
                 with warnings.catch_warnings():
                     # A model that has not converged is judged on validation like any other.
                     warnings.simplefilter("ignore", ConvergenceWarning)
-                    model.fit(learned, auxiliary.codes)
-                posterior = model.predict_proba(judged)
+                    model.fit(train, auxiliary.codes)
+                posterior = model.predict_proba(held_out)
                 merit = (
                     float(balanced_accuracy_score(validation.codes, posterior.argmax(axis=1))),
                     -float(log_loss(validation.codes, posterior, labels=np.arange(classes), sample_weight=even)),
@@ -53,7 +53,7 @@ class Logistic(Attack):
                     best, self.model_, self.form_ = merit, model, form
 
     def scores(self, vectors: FloatArray) -> FloatArray:
-        """Return log-probabilities; one that is too small for a float becomes the smallest float, not −∞."""
+        """Return log-probabilities; a probability that underflows counts as the smallest float, so none is −∞."""
         posterior = self.model_.predict_proba(self._in_form(vectors, self.form_))
         return np.asarray(np.log(np.maximum(posterior, np.finfo(np.float64).tiny)), dtype=np.float64)
 
@@ -67,5 +67,5 @@ def _whitening(centred: FloatArray) -> FloatArray | None:
     if columns > _MOST_DIRECTIONS or n <= columns or columns < 2:
         return None
     values, vectors = np.linalg.eigh(centred.T @ centred / n)
-    real = values > 1e-10 * values[-1]
-    return np.asarray(vectors[:, real] / np.sqrt(values[real]), dtype=np.float64)
+    varying = values > 1e-10 * values[-1]
+    return np.asarray(vectors[:, varying] / np.sqrt(values[varying]), dtype=np.float64)

@@ -38,7 +38,7 @@ class LargeMLP(SmallMLP):
 
 
 class WideMLP(SmallMLP):
-    """Hidden layers of 1,024 and 64 units: no layer is smaller than in the largest adversary that our games train."""
+    """Hidden layers of 1,024 and 64 units: no layer is smaller than in the largest adversary of our games."""
 
     name = "mlp-wide"
     recipe = Recipe(hidden=(1024, 64), learning_rate=1e-3)

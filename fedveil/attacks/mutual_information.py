@@ -34,12 +34,12 @@ def cross_fitted_information(
 ) -> Estimate:
     """Estimate I(u; r) in bits with a cross-fitted logistic attacker, and a bootstrap interval.
 
-    A model with k parameters, fitted to m records, loses about k / 2m nats on new records, and gains as much on
-    its own (Akaike). The two cancel in the mean of the in-fold and the out-of-fold score of each record, which is
-    therefore the estimate; the out-of-fold score alone would be biased low, visibly so at zero information.
+    A model with k parameters, fitted to m records, loses about k / 2m nats on new records, and gains as much on those
+    it was fitted to (Akaike). The two cancel in the mean of the in-fold and the out-of-fold score of each record, which
+    is therefore the estimate; the out-of-fold score alone would be biased low, visibly so at zero information.
     The interval is the bootstrap's (over whole groups, if there are groups), widened by half the difference of the
-    two scores and cut to [0, H(u)]. Information that a logistic model cannot express is missed; the estimate is then
-    one of a lower bound.
+    two scores and clipped to [0, H(u)]. Information that a logistic model cannot express is missed; the estimate is
+    then one of a lower bound.
     """
     labelled = attribute.known
     r, u = np.asarray(vectors, dtype=np.float64)[labelled], attribute.codes[labelled]
@@ -62,10 +62,10 @@ def cross_fitted_information(
     size, total = np.bincount(unit).astype(np.float64), np.bincount(unit, weights=gains)
     drawn = rng.multinomial(len(size), np.full(len(size), 1 / len(size)), size=draws)
     means = (drawn @ total) / (drawn @ size)
-    doubt = abs(float(in_fold.mean() - out_of_fold.mean())) / 2
+    margin = abs(float(in_fold.mean() - out_of_fold.mean())) / 2
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     frequencies = np.bincount(u, minlength=classes) / len(u)
-    point, low, high = np.clip([gains.mean(), low - doubt, high + doubt], 0, entropy(frequencies))
+    point, low, high = np.clip([gains.mean(), low - margin, high + margin], 0, entropy(frequencies))
     return Estimate(float(point), float(low), float(high), confidence)
 
 

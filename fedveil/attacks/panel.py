@@ -35,12 +35,12 @@ class Panel:
     Attributes:
         attackers: names of the attackers to try.
         seed: all randomness derives from it.
-        draws: bootstrap draws behind each interval.
+        draws: bootstrap draws for each interval.
         confidence: level of the intervals, shared among the attributes that are judged together.
         device: where networks are trained.
         fresh: also train every attacker on fresh people: see `fedveil.attacks.fresh`. Of the attacker chosen from
             the panel and the one chosen from the fresh ones, the one that guesses the victims better counts. Since
-            that compares two, all intervals are at 1 − (1 − confidence) / 2 and the p-value is doubled (Bonferroni).
+            two are compared, all intervals are at 1 − (1 − confidence) / 2 and the p-value is doubled (Bonferroni).
         progress: called with a line of text whenever an attacker starts.
     """
 
@@ -54,12 +54,12 @@ class Panel:
 
     def __post_init__(self) -> None:
         if not self.attackers:
-            raise InputError("panel: has no attackers; name at least one")
+            raise InputError("panel: no attackers; name at least one")
         if self.draws < 100 or not 0 < self.confidence < 1:
             raise InputError(f"panel: draws must be at least 100 (got {self.draws}), confidence in (0, 1)")
 
     def judge(self, view: View, attribute: str | None = None) -> Judgement:
-        """Judge one attribute; if none is named, the only one of the view."""
+        """Judge one attribute; if none is named, the view must have only one."""
         if attribute is None:
             if len(view.attribute_names) != 1:
                 raise InputError(f"name the attribute to judge, one of: {', '.join(view.attribute_names)}")
@@ -74,7 +74,7 @@ class Panel:
         """
         names = view.attribute_names
         for name in names:
-            view.about(name)  # refuse what cannot be judged before spending minutes on the rest
+            view.about(name)  # refuse what cannot be judged before minutes are spent on the rest
         level = 1 - (1 - self.confidence) / len(names)
         judgements = [self._judge(view, name, level) for name in names]
         adjusted = holm([judgement.p_value for judgement in judgements])
@@ -124,7 +124,7 @@ class Panel:
         )
 
     def _try_fresh(self, view: View, attribute: str) -> list[Trial]:
-        """Try every attacker on people on whom the defence was never fitted; the chosen one first."""
+        """Try every attacker on people on whom the defence was never fitted; the chosen one comes first."""
         check_enough(view.victims, attribute)
         crossed = CrossTrial(self.seed, self.draws, lambda: numpy_generator(self.seed, "bootstrap", attribute))
         trials = []
@@ -146,7 +146,7 @@ class Panel:
             if self.progress:
                 self.progress(f"{attribute}: {name}")
             attack = self._maker(view, attribute, name)()
-            # The same draws for every attacker on an attribute, so that differences are paired.
+            # All attackers on an attribute share the same draws, so that differences are paired.
             rng = numpy_generator(self.seed, "bootstrap", attribute)
             trials.append(Trial.run(name + note, attack, question, self.draws, rng))
         return trials
@@ -179,7 +179,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _counted(ranked: list[Trial], fresh: list[Trial]) -> list[Trial]:
-    """Return all trials, first the one that counts: of the two first ones, that with the better guesses on victims."""
+    """Return all trials, with the one that counts first: of the two chosen ones, the one that guesses better."""
     chosen = max([*ranked[:1], *fresh[:1]], key=lambda trial: float(trial.draws["balanced_accuracy"][0]))
     return [chosen, *(trial for trial in (*ranked, *fresh) if trial is not chosen)]
 

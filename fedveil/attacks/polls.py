@@ -1,8 +1,8 @@
-"""Attacks on the answers to a poll, which fitting a transport reveals, by observers who know almost everything else.
+"""Attacks on the answers that fitting a transport reveals (a poll), by observers who know almost everything else.
 
 `attack_target`: the observer sees every sum, knows all other people and the whole record of the target except u, and
 infers u by the likelihood-ratio test between the two worlds, which no test beats (Neyman and Pearson 1933). Its
-advantage is measured over repetitions and reported beside 2Φ(μ/2) − 1, which no observer can exceed.
+advantage is measured over repetitions and reported next to 2Φ(μ/2) − 1, which no observer can exceed.
 `attack_devices`: without secure aggregation the server sees each device's answers, and infers which value of u most of
 its people have.
 Both attacks are measurements and prove no privacy; the bound does, for the poll's sums.
@@ -29,9 +29,9 @@ class TargetFigures:
 
     Attributes:
         advantage: P(guess 1 | u = 1) − P(guess 1 | u = 0), with its interval over repetitions (Clopper and Pearson).
-        accuracy: share of right guesses, both worlds equally likely.
+        accuracy: share of right guesses if both worlds are equally likely.
         bound: 2Φ(μ/2) − 1 with μ the poll's `attribute_mu`: no observer of the sums exceeds it.
-        reached: the same with the distance by which this target's answers really moved, averaged over repetitions.
+        reached: the same for the distance that this target's answers really moved, averaged over repetitions.
         repetitions: how many polls were held, half of them in each world.
     """
 
@@ -47,7 +47,7 @@ def evidence(poll: Poll, others: Sequence[Device], worlds: tuple[Device, Device]
 
     Args:
         poll: the finished poll; only its sums, its questions and what devices received are read.
-        others: all people but the target, as the poll's devices held them at first.
+        others: all people but the target, as the poll's devices first held them.
         worlds: the target alone on a device, with u = 0 and with u = 1.
     """
     rest, target = list(others), list(worlds)
@@ -79,10 +79,10 @@ def attack_target(
     """Hold a poll repeatedly, in the two worlds in turn, and infer the target's u from each.
 
     Args:
-        hold: takes the target's device and a number for the noise, and holds the whole poll with all other devices.
+        hold: takes the target's device and a number that seeds the noise, and holds the whole poll with all devices.
         others, worlds: as in `evidence`.
         repetitions: how many polls, at least 2; an odd number is rounded down.
-        confidence: of the advantage's interval.
+        confidence: the level of the advantage's interval.
     """
     if repetitions < 2:
         raise InputError(f"attack on a poll: needs at least 2 repetitions, got {repetitions}")
@@ -114,9 +114,9 @@ class DeviceFigures:
     """What the server infers about each device's people without secure aggregation.
 
     Attributes:
-        counts: estimated people of each value of u, (devices, K).
+        counts: the estimated number of people with each value of u, (devices, K).
         accuracy: share of devices whose most frequent value was guessed, with its interval.
-        prior: accuracy of always guessing the same value, the best one.
+        prior: accuracy of always guessing the most frequent of these values.
         error: mean absolute error of the estimated counts, in people.
     """
 
@@ -130,7 +130,7 @@ class DeviceFigures:
 
 
 def read_devices(poll: Poll) -> FloatArray:
-    """Estimate each device's people by value of u, from all answers whose rows are values, with least variance."""
+    """Estimate each device's number of people by value, with least variance, from all answers whose rows are values."""
     usable = [heard for heard in poll.heard if heard.question.values and heard.parts]
     if not usable:
         raise InputError("attack on a poll: no device's answer was kept; hold the poll with listen=True")

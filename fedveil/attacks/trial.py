@@ -3,8 +3,8 @@
 Calibration turns an attacker's scores into a posterior and into its two best decisions. One scale and one shift per
 class (vector scaling) are fitted by maximum likelihood on validation records, twice: with the classes weighted evenly,
 for the decision that is judged by balanced accuracy, and unweighted, for the decision that is judged by plain accuracy
-and for the posterior behind the information. A weak prior keeps both fits near the original scores if validation is
-small.
+and for the posterior from which information is computed. A weak prior keeps both fits near the original scores if
+validation is small.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Question:
         auxiliary: what attackers learn from.
         validation: what they are calibrated and ranked on.
         victims: what they are scored on.
-        groups: whom each victim's vector belongs to, or None.
+        groups: the group that each victim's vector belongs to, or None.
         classes: how many values the attribute has.
     """
 
@@ -71,7 +71,7 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """An attacker's measures in every bootstrap draw (entry 0: the sample itself), and its figures on validation."""
+    """An attacker's measures in every bootstrap draw (entry 0 is the sample itself), and its figures on validation."""
 
     name: str
     draws: dict[str, FloatArray]
@@ -201,6 +201,6 @@ def _checked(name: str, scores: FloatArray, about: Labelled, classes: int) -> Fl
     if values.shape != (len(about), classes) or not finite:
         raise InputError(
             f"attacker {name!r} gave scores of shape {values.shape} for {len(about)} vectors and {classes} values"
-            f"{'' if finite else ', some of them NaN or infinite'}; it must give one finite score each"
+            f"{'' if finite else ', some of them NaN or infinite'}; it must return one finite score for each"
         )
     return values

@@ -1,4 +1,4 @@
-"""Attackers on updates, of which there are few, with many numbers each."""
+"""Attackers on updates: there are few updates, each with many numbers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class UpdateReader(Attack):
     With a few hundred senders and ten thousand numbers each, the directions in which updates differ span fewer
     dimensions than there are senders. It tries updates as they are and scaled to norm 1 (how far a device moves depends
     on how many records it has, not necessarily on whose they are), several numbers of directions and several penalties,
-    and keeps the model with the lowest log-loss on validation: with so few devices, accuracy would be mostly luck.
-    It must know who sent each update; otherwise there is no sender to infer. Guarantee: none; it is one attacker.
+    and keeps the model with the lowest log-loss on validation: with so few devices, a choice by accuracy would be
+    mostly luck. It must know who sent each update; otherwise there is no sender to infer. Guarantee: none; it is one
+    attacker.
     """
 
     name = "updates"
@@ -44,14 +45,14 @@ class UpdateReader(Attack):
         best = np.inf
         for scaled in (False, True):
             axes = principal_axes(part.vectors, scaled, max(self.directions))
-            learned, judged = along(axes, part.vectors), along(axes, validation.vectors)
+            train, held_out = along(axes, part.vectors), along(axes, validation.vectors)
             for count in self.directions:
                 for penalty in self.inverse_penalties:
                     model = LogisticRegression(C=penalty, class_weight="balanced", max_iter=300)
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore", ConvergenceWarning)  # judged on validation like any other
-                        model.fit(learned[:, :count], part.codes)
-                    posterior = model.predict_proba(judged[:, :count])
+                        model.fit(train[:, :count], part.codes)
+                    posterior = model.predict_proba(held_out[:, :count])
                     loss = log_loss(validation.codes, posterior, labels=np.arange(classes), sample_weight=even)
                     if loss < best:
                         best, self.model_, self.axes_, self.count_ = float(loss), model, axes, count
@@ -65,8 +66,9 @@ class UpdateReader(Attack):
 class StructureKnown(SmallMLP):
     """RecUP-FL's Stru-NN (Cui et al. 2023, §5.4): three fully connected layers, as in the defender's zoo.
 
-    The paper trains it by plain SGD at .01 for 80 epochs, unweighted. Here it is trained by Adam on the class-weighted
-    cross-entropy and stopped on validation: it learns more, and does not look harmless on an uneven attribute.
+    The paper trains it by plain SGD at a rate of 0.01 for 80 epochs, unweighted. Here it is trained by Adam on the
+    class-weighted cross-entropy and stopped on validation: it learns more, and does not look harmless on an uneven
+    attribute.
     """
 
     name = "stru-nn"
@@ -81,17 +83,17 @@ class StructureUnknown(SmallMLP):
 
 
 def principal_axes(vectors: FloatArray, scaled: bool, most: int) -> Axes:
-    """Return the directions of largest variance, in descending order, from the products of rows: there are few rows."""
+    """Return the directions of largest variance, in descending order, from the products of rows, since rows are few."""
     rows = _rows(vectors, scaled)
     mean = rows.mean(axis=0)
     centred = rows - mean
     values, left = np.linalg.eigh(centred @ centred.T)
     order = np.argsort(values)[::-1][:most]
-    real = order[values[order] > 1e-12 * max(float(values[order[0]]), 1e-300)]
-    axes = centred.T @ left[:, real] / np.sqrt(values[real])
-    # All directions share one unit, the deviation along the first: small ones stay small, as the penalty expects.
-    unit = np.sqrt(float(values[order[0]]) / len(rows)) if len(real) else 1.0
-    return scaled, mean, axes / unit if len(real) else np.zeros((rows.shape[1], 1))
+    varying = order[values[order] > 1e-12 * max(float(values[order[0]]), 1e-300)]
+    axes = centred.T @ left[:, varying] / np.sqrt(values[varying])
+    # All directions share one unit, the deviation along the first: small ones stay small, as the penalty requires.
+    unit = np.sqrt(float(values[order[0]]) / len(rows)) if len(varying) else 1.0
+    return scaled, mean, axes / unit if len(varying) else np.zeros((rows.shape[1], 1))
 
 
 def along(axes: Axes, vectors: FloatArray) -> FloatArray:

@@ -40,14 +40,14 @@ def replace_one_from_add_remove(epsilon: float, delta: float) -> tuple[float, fl
     """Return the (ε, δ) of replacing a record, 2ε and δ(1 + e^ε), from those of adding or removing one.
 
     A replacement is a removal and an addition (group privacy; Dwork and Roth 2014, §2.3).
-    An accountant of replacement itself gives a smaller ε: see `differential_privacy`.
+    An accountant for replacement itself gives a smaller ε: see `differential_privacy`.
     """
     _check_epsilon(epsilon, delta)
     return 2.0 * epsilon, min(1.0, delta * (1.0 + _exp(epsilon)) if delta > 0.0 else 0.0)
 
 
 def dp_advantage_bound(epsilon: float, delta: float = 0.0) -> float:
-    """Return (e^ε − 1 + 2δ)/(e^ε + 1), the most a binary attacker's advantage can be (Kairouz et al. 2015).
+    """Return (e^ε − 1 + 2δ)/(e^ε + 1), the largest possible advantage on a binary attribute (Kairouz et al. 2015).
 
     >>> dp_advantage_bound(0.0)
     0.0
@@ -78,7 +78,7 @@ def dp_accuracy_bound(epsilon: float, delta: float, priors: npt.ArrayLike) -> fl
     """
     _check_epsilon(epsilon, delta)
     prior = probabilities(priors, "priors")
-    # Everything is written in e^{−ε}, which cannot overflow.
+    # Everything is expressed in terms of e^{−ε}, which cannot overflow.
     shrink = math.exp(-epsilon)
     weight = prior + (1.0 - prior) * shrink
     ceiling = np.divide(prior, weight, out=np.zeros_like(prior), where=prior > 0.0)

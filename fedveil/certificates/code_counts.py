@@ -1,17 +1,18 @@
 """A certificate by counting, on held-out people, how often each code occurs with each value of u.
 
-Symbols: p_v(c) the probability of code c for people of value v, one of K; n_v how many of them were counted; p̂_v their
-observed shares; A* = (1/K) Σ_c max_v p_v(c), the balanced accuracy of the best possible observer of the code.
+Symbols: p_v(c) the probability of code c for people with value v, one of K; n_v how many of them were counted; p̂_v
+their observed shares; A* = (1/K) Σ_c max_v p_v(c), the balanced accuracy of the best possible observer of the code.
 
 Â, which is A* with p̂ in place of p, is convex in every p̂_v, so that E[Â] ≥ A* (Jensen): its bias is upward and grows
-with the number of codes. Exchanging one person of value v changes Â by at most 1/(K n_v). By McDiarmid's inequality
+with the number of codes. Exchanging one person with value v changes Â by at most 1/(K n_v). By McDiarmid's inequality
 (1989), Â < E[Â] − t has probability at most exp(−2t² / Σ_v 1/(K² n_v)). Hence A* ≤ Â + √(ln(1/α) Σ_v 1/(2 K² n_v))
 with probability at least 1 − α, whatever the number of codes. For K = 2, A* = (1 + TV)/2 with TV the total variation
 between the codes' two distributions.
 
-If codes are drawn at random, each person's chances of them are known before the draw. Their mean over people of value v
-estimates p_v without the variance of the draw; Jensen holds as before, and exchanging a person, whose chances sum to 1,
-still changes Â by at most 1/(K n_v). So the bound holds with chances instead of counts, and its bias is smaller.
+If codes are drawn at random, each person's chances of them are known before the draw. Their mean over people with value
+v estimates p_v without the variance of the draw. Jensen's inequality holds as before, and exchanging a person, whose
+chances sum to 1, still changes Â by at most 1/(K n_v). So the bound holds with chances instead of counts, and its bias
+is smaller.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def best_balanced_accuracy_bound(codes: npt.ArrayLike, u: npt.ArrayLike, values:
 
 
 def balanced_accuracy_bound_from_chances(sums: npt.ArrayLike, alpha: float) -> float:
-    """Return the same bound from (codes, K): for each value the sum of its people's chances of each code.
+    """Return the same bound from a (codes, K) table: for each value, the sum of its people's chances of each code.
 
     A person's chances sum to 1, so that column v sums to n_v. Counts are the sums of chances that are all 0 or 1.
     """

@@ -1,6 +1,6 @@
 """One-sided confidence bounds from independent held-out records, valid at every sample size.
 
-Each function states how it can fail, which has probability at most `alpha`; a caller that combines several bounds
+Each function states how it can fail, and fails with probability at most `alpha`; a caller that combines several bounds
 divides alpha among them (union bound). Symbols: n records, K possible values, entropies in bits.
 
 Entropy. With p the true law, X = −ln p(v|u) and A the mean of X over the records, the plug-in Ĥ is at most A,
@@ -8,7 +8,7 @@ because observed frequencies minimise the empirical cross-entropy. So Ĥ exceeds
 derivative of X's cumulant function at s is X's variance under p^{1−s}, renormalised; that is the variance of
 information under this law, divided by (1−s)². For K values it is at most
 N_K = max_r r(1−r) ln²((1−r)(K−1)/r) (Reeb and Wolf 2015), and a condition u adds at most ln²K/4 between its
-values. Integrated twice, X is sub-gamma above (scale 1) and sub-Gaussian below.
+values. Integrating twice shows that X is sub-gamma above (scale 1) and sub-Gaussian below.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def mean_upper_bound(values: npt.ArrayLike, low: float, high: float, alpha: floa
         raise InputError("mean bound: needs one value per record and at least two records")
     if not (sample.min() >= low - 1e-9 and sample.max() <= high + 1e-9):
         raise InputError(f"mean bound: values must lie in [{low}, {high}], got {sample.min()} … {sample.max()}")
-    n, depth = len(sample), math.log(2.0 / alpha)
-    slack = math.sqrt(2.0 * float(sample.var(ddof=1)) * depth / n) + 7.0 * (high - low) * depth / (3.0 * (n - 1))
+    n, log_term = len(sample), math.log(2.0 / alpha)
+    slack = math.sqrt(2.0 * float(sample.var(ddof=1)) * log_term / n) + 7.0 * (high - low) * log_term / (3.0 * (n - 1))
     return min(high, float(sample.mean()) + slack)
 
 
 def proportion_bounds(successes: int, trials: int, alpha: float) -> tuple[float, float]:
-    """Return Clopper and Pearson's (1934) lower and upper bounds on a probability, *each* failing at most alpha.
+    """Return Clopper and Pearson's (1934) lower and upper bounds; *each* fails with probability at most alpha.
 
     >>> proportion_bounds(0, 10, 0.025)[0], round(proportion_bounds(0, 10, 0.025)[1], 4)
     (0.0, 0.3085)
@@ -90,8 +90,8 @@ def conditional_entropy_lower_bound(
     else:
         plug_in = plug_in_conditional_entropy(labels, given)
         variance = largest_information_variance(values) + 0.25 * math.log(values) ** 2
-    depth = math.log(1.0 / alpha) / n
-    return max(0.0, plug_in - (math.sqrt(2.0 * variance * depth) + depth) / math.log(2.0))
+    log_term = math.log(1.0 / alpha) / n
+    return max(0.0, plug_in - (math.sqrt(2.0 * variance * log_term) + log_term) / math.log(2.0))
 
 
 def entropy_upper_bound(labels: npt.ArrayLike, values: int, alpha: float) -> float:
@@ -105,8 +105,8 @@ def entropy_upper_bound(labels: npt.ArrayLike, values: int, alpha: float) -> flo
     plug_in = plug_in_entropy(labels)
     if values < 2:
         return 0.0
-    depth, free = math.log(2.0 / alpha), float(values - 1)
-    # With x = n·t the tail is e^{−x}(e·x/free)^free: 1 at x = free, and falling from there on.
-    x = float(brentq(lambda x: x - free * (1.0 + math.log(x / free)) - depth, free, 8.0 * free + 4.0 * depth))
-    slack = math.sqrt(2.0 * largest_information_variance(values) * depth / n) + x / n
+    log_term, k = math.log(2.0 / alpha), float(values - 1)
+    # With x = n·t and k = K − 1 the tail is e^{−x}(e·x/k)^k, which is 1 at x = k and falls from there on.
+    x = float(brentq(lambda x: x - k * (1.0 + math.log(x / k)) - log_term, k, 8.0 * k + 4.0 * log_term))
+    slack = math.sqrt(2.0 * largest_information_variance(values) * log_term / n) + x / n
     return min(math.log2(values), plug_in + slack / math.log(2.0))

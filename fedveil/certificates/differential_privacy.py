@@ -1,4 +1,4 @@
-"""Differential privacy's ε for Gaussian and Laplace noise: exact if there is a closed form, else by an accountant.
+"""Differential privacy's ε for Gaussian and Laplace noise: by a closed form if there is one, else by an accountant.
 
 Accountants come from Opacus and dp-accounting (the extra `fedveil[dp]`), which are imported on the first call.
 Symbols: noise multiplier = σ / sensitivity; sample rate q (Poisson); steps; δ. Unless stated otherwise, neighbours
@@ -69,7 +69,7 @@ def laplace_epsilon(scale: float, clip: float, *, clipped_in: Literal["L1", "L2"
     """Return the pure ε of one Laplace release between any two clipped messages.
 
     Two messages with ‖·‖₁ ≤ B are at most 2B apart in L1: ε = 2B/b. Clipped in L2 they may be 2B√d apart, so that
-    ε = 2B√d/b: the correct figure for the common recipe. k releases cost k times as much.
+    ε = 2B√d/b: the correct figure for the common practice of clipping in L2. k releases cost k times as much.
 
     >>> laplace_epsilon(2.0, 1.0, clipped_in="L1"), laplace_epsilon(2.0, 1.0, clipped_in="L2", dimensions=100)
     (1.0, 10.0)
@@ -90,13 +90,13 @@ def dp_sgd_epsilon(
     accountant: Accountant = "pld",
     neighbours: Neighbours = "add or remove",
 ) -> float:
-    """Return ε of `steps` Poisson-sampled Gaussian steps (DP-SGD) by the named accountant.
+    """Return the ε of `steps` Poisson-sampled Gaussian steps (DP-SGD) by the named accountant.
 
-    Only "pld" accounts for replacement (the noise is still measured in the sensitivity of adding a record).
+    Only "pld" accounts for replacement. The noise is measured in the sensitivity of adding a record in either case.
     """
     _check(noise_multiplier, sample_rate, steps, delta)
     if accountant not in get_args(Accountant):
-        raise InputError(f"accountant {accountant!r} is not known; there are: {', '.join(get_args(Accountant))}")
+        raise InputError(f"accountant {accountant!r} is not known; choose from: {', '.join(get_args(Accountant))}")
     if neighbours not in get_args(Neighbours):
         raise InputError(f"neighbours must be one of: {', '.join(get_args(Neighbours))}; got {neighbours!r}")
     if neighbours == "replace" and accountant != "pld":
@@ -114,11 +114,11 @@ def dp_sgd_epsilon(
     with _quiet("dp_accounting"):
         if accountant == "pld":
             kind = relation.REPLACE_ONE if neighbours == "replace" else relation.ADD_OR_REMOVE_ONE
-            ledger = _extra("dp_accounting.pld").PLDAccountant(neighboring_relation=kind)
+            account = _extra("dp_accounting.pld").PLDAccountant(neighboring_relation=kind)
         else:
-            ledger = _extra("dp_accounting.rdp").RdpAccountant(neighboring_relation=relation.ADD_OR_REMOVE_ONE)
-        ledger.compose(library.SelfComposedDpEvent(sampled, steps))
-        return float(ledger.get_epsilon(delta))
+            account = _extra("dp_accounting.rdp").RdpAccountant(neighboring_relation=relation.ADD_OR_REMOVE_ONE)
+        account.compose(library.SelfComposedDpEvent(sampled, steps))
+        return float(account.get_epsilon(delta))
 
 
 def dp_sgd_epsilon_at_order(
@@ -158,7 +158,7 @@ def laplace_scale(target_epsilon: float, clip: float, *, clipped_in: Literal["L1
 
 
 def _least_noise(epsilon_of: Callable[[float], float], target: float) -> float:
-    """Return the least noise whose ε is at most the target, by interpolation in logarithms: accountants are slow."""
+    """Return the least noise whose ε is at most the target, by interpolation in logarithms (accountants are slow)."""
     if not (target > 0.0 and math.isfinite(target)):
         raise InputError(f"calibration: the target epsilon must be positive and finite, got {target}")
     enough, too_little = 1.0, 0.5
@@ -188,7 +188,7 @@ def _least_noise(epsilon_of: Callable[[float], float], target: float) -> float:
 
 
 def _between(low: float, high: float, missed: float, reached: float, target: float) -> float:
-    """Interpolate ln ε over ln noise, a little beyond the root towards the farther end, so that both ends move."""
+    """Interpolate ln ε over ln noise, and a little beyond the root towards the farther end, so that both ends move."""
     share = math.log(missed / target) / math.log(missed / reached) if reached > 0.0 else 0.5
     guess = low + share * (high - low)
     guess += 0.4 * _NOISE_TOLERANCE if guess - low < high - guess else -0.4 * _NOISE_TOLERANCE
@@ -236,7 +236,7 @@ def _check(noise_multiplier: float, sample_rate: float, steps: int, delta: float
 
 
 def composed_epsilon(epsilon: float, releases: int, delta: float = 0.0) -> float:
-    """Return the ε at δ of k releases, each ε₀-differentially private, adaptively chosen.
+    """Return the ε at δ of k adaptively chosen releases, each of which is ε₀-differentially private.
 
     At δ = 0 it is k·ε₀. At δ > 0 it is the optimum of Kairouz, Oh and Viswanath (2015, Theorem 3.3): no k such releases
     are easier to distinguish than k randomised responses, whose distribution is known.

@@ -29,7 +29,7 @@ Records = tuple[npt.ArrayLike, npt.ArrayLike]
 _Checked = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
 _THRESHOLDS = 32
-"""Quantiles tried per column of scores, on the half that chooses."""
+"""How many quantiles of each column of scores are tried as thresholds, on the half that chooses the event."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class EpsilonLowerBound:
         definition: "information privacy" or "attribute DP".
         epsilon: the lower bound, in nats; 0 if nothing was proved.
         confidence: the probability, over the draw of the records, that the true ε is at least this.
-        event: the event counted, and between which values.
+        event: the event that was counted, and the values that it distinguishes.
         records: how many records it was counted on.
         delta: δ of attribute DP, 0 for information privacy.
     """
@@ -83,7 +83,7 @@ def audit_attribute_dp(
 ) -> EpsilonLowerBound:
     """Bound from below the ε of (ε, δ)-ADP: ε ≥ ln((P(E|u) − δ)/P(E|u′)).
 
-    With `counted_on`, the event is chosen on all records of the first arguments and counted on these instead.
+    With `counted_on`, the event is chosen on all of `outputs` and counted on the records of `counted_on`.
     Guarantee: for independent records, the result exceeds the true ε with probability at most 1 − confidence.
     """
     alpha = (1.0 - confidence) / 2.0
@@ -129,7 +129,7 @@ def audit_information_privacy(
 ) -> EpsilonLowerBound:
     """Bound from below the ε of information privacy: ε ≥ |ln P(u|E)/P(u)|, an average of the ratios inside E.
 
-    With `counted_on`, the event is chosen on all records of the first arguments and counted on these instead.
+    With `counted_on`, the event is chosen on all of `outputs` and counted on the records of `counted_on`.
     Guarantee: for independent records, the result exceeds the true ε with probability at most 1 − confidence.
     """
     alpha = (1.0 - confidence) / 2.0
@@ -153,8 +153,8 @@ def audit_information_privacy(
     )
     _, rule, u, more = best
     epsilon = max(0.0, proved(rule.holds(counting[0]), counting[1], u, more))
-    word = "more" if more else "less"
-    event = f"{rule}, which makes u = {u} {word} likely"
+    direction = "more" if more else "less"
+    event = f"{rule}, which makes u = {u} {direction} likely"
     return EpsilonLowerBound("information privacy", epsilon, confidence, event, len(counting[1]))
 
 
@@ -177,7 +177,7 @@ class _Rule:
 
 
 def _events(outputs: npt.NDArray[Any]) -> Iterator[tuple[BoolArray, _Rule]]:
-    """Yield candidate events, from the records that choose alone."""
+    """Yield candidate events, derived only from the records on which the event is chosen."""
     for column in range(outputs.shape[1]):
         if outputs.dtype.kind in "iub":
             rules = [_Rule(column, "=", int(code)) for code in np.unique(outputs[:, column])]
@@ -192,25 +192,25 @@ def _parts(
     outputs: npt.ArrayLike, attribute: npt.ArrayLike, generator: np.random.Generator, counted_on: Records | None
 ) -> tuple[_Checked, _Checked]:
     """Return the records that choose the event and those that count it: random halves, unless given separately."""
-    seen, labels = _checked(outputs, attribute)
+    rows, labels = _checked(outputs, attribute)
     if counted_on is not None:
         counted = _checked(*counted_on)
-        if counted[0].shape[1] != seen.shape[1] or counted[0].dtype.kind != seen.dtype.kind:
-            raise InputError("audit: records that choose and records that count need outputs of the same form")
-        return (seen, labels), counted
+        if counted[0].shape[1] != rows.shape[1] or counted[0].dtype.kind != rows.dtype.kind:
+            raise InputError("audit: the records to choose on and those to count on need outputs of the same form")
+        return (rows, labels), counted
     order = generator.permutation(len(labels))
     first, second = order[: len(order) // 2], order[len(order) // 2 :]
-    return (seen[first], labels[first]), (seen[second], labels[second])
+    return (rows[first], labels[first]), (rows[second], labels[second])
 
 
 def _checked(outputs: npt.ArrayLike, attribute: npt.ArrayLike) -> _Checked:
-    seen, labels = np.asarray(outputs), np.asarray(attribute)
-    seen = seen[:, None] if seen.ndim == 1 else seen
-    if seen.ndim != 2 or labels.ndim != 1 or len(seen) != len(labels) or len(labels) < 4:
+    rows, labels = np.asarray(outputs), np.asarray(attribute)
+    rows = rows[:, None] if rows.ndim == 1 else rows
+    if rows.ndim != 2 or labels.ndim != 1 or len(rows) != len(labels) or len(labels) < 4:
         raise InputError("audit: needs one row of outputs and one value of the attribute per record, 4 records or more")
-    if seen.dtype.kind not in "iubf" or (seen.dtype.kind == "f" and not np.isfinite(seen).all()):
+    if rows.dtype.kind not in "iubf" or (rows.dtype.kind == "f" and not np.isfinite(rows).all()):
         raise InputError("audit: outputs must be integer codes or finite scores")
-    return seen, labels
+    return rows, labels
 
 
 def _log_ratio(likely: float, unlikely: float) -> float:

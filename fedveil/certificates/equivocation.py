@@ -67,7 +67,7 @@ class KnownEquivocation:
 
 @dataclass(frozen=True)
 class AttackerCrossEntropy:
-    """The held-out cross-entropy, in bits, of attackers that were trained: H(u|r) may be smaller.
+    """The held-out cross-entropy, in bits, of the attackers that were trained; H(u|r) may be smaller.
 
     Attributes:
         bits: the smallest cross-entropy among them.

@@ -25,7 +25,7 @@ _STEPS = 200
 
 
 def inverse_binary_entropy(bits: float) -> float:
-    """Return the p in [0, 1/2] with H₂(p) = bits, from below (never above the exact root, to rounding).
+    """Return the p in [0, 1/2] with H₂(p) = bits, from below: it exceeds the exact root at most by rounding.
 
     >>> inverse_binary_entropy(1.0), inverse_binary_entropy(0.0)
     (0.5, 0.0)
@@ -40,16 +40,16 @@ def fano_error_bound(conditional_entropy: float, values: int) -> float:
 
     Guarantee: every attacker's error is at least Pe, if `conditional_entropy` is H(u|r) or a lower bound on it.
     """
-    most = math.log2(_checked_values(values))
-    if not 0.0 <= conditional_entropy <= most + _ENTROPY_SLACK:
+    limit = math.log2(_checked_values(values))
+    if not 0.0 <= conditional_entropy <= limit + _ENTROPY_SLACK:
         raise InputError(
-            f"Fano: H(u|r) of {values} values lies in [0, {most:.4f}] bits, got {conditional_entropy}; check its unit"
+            f"Fano: H(u|r) of {values} values lies in [0, {limit:.4f}] bits, got {conditional_entropy}; check its unit"
         )
-    if conditional_entropy >= most:
+    if conditional_entropy >= limit:
         return (values - 1) / values
     spread = math.log2(values - 1) if values > 2 else 0.0
     return _largest_below(
-        lambda error: _binary_entropy(error) + error * spread + _ROUNDING * most <= conditional_entropy,
+        lambda error: _binary_entropy(error) + error * spread + _ROUNDING * limit <= conditional_entropy,
         0.0,
         (values - 1) / values,
     )
@@ -58,8 +58,8 @@ def fano_error_bound(conditional_entropy: float, values: int) -> float:
 def fano_accuracy_bound(conditional_entropy: float, values: int, *, largest_prior: float | None = None) -> float:
     """Return the ceiling 1 − Pe on accuracy that Fano's inequality allows.
 
-    If the largest prior is given, a ceiling below it is refused: guessing the likeliest value always
-    reaches it, so such an H(u|r) cannot be right.
+    If the largest prior is given, a ceiling below it is an `InputError`: guessing the likeliest value
+    always reaches that accuracy, so such an H(u|r) cannot be right.
 
     >>> fano_accuracy_bound(1.0, 2)
     0.5
@@ -106,7 +106,7 @@ def information_accuracy_bound(information: float, largest_prior: float) -> floa
 
 
 def _largest_below(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the largest point, to float precision, up to which `holds` is true; it is at `low`, and changes once."""
+    """Return the largest point, to float precision, up to which `holds`, true at `low` and changing once, is true."""
     for _ in range(_STEPS):
         middle = 0.5 * (low + high)
         if middle in (low, high):

@@ -5,10 +5,10 @@ noise: given any value of u, what leaves is a mixture of Gaussians whose means l
 
 Symbols: s = √k·R/σ for k releases about one person (chosen adaptively or not); Φ the normal distribution
 function; π the observer's priors over the K values of u. The numbers below bound the best attacker;
-`GaussianRelease` makes certificates of them, with their assumptions.
+`GaussianRelease` turns them into certificates, with their assumptions.
 
 * binary u: advantage ≤ 2Φ(s) − 1, balanced accuracy ≤ Φ(s) (two means are at most 2R apart); attained.
-* K values: for a guess that says k on the event A_k, let q_k = N(0, σ²I)(A_k). Neyman and Pearson against the
+* K values: for an attacker who guesses k on the event A_k, let q_k = N(0, σ²I)(A_k). Neyman and Pearson against the
   centre of the ball give P(A_k | u=k) ≤ f(q_k), f(q) = Φ(Φ⁻¹(q) + s), hence
   accuracy ≤ max over q in the simplex of Σ π_k f(q_k); with equal priors Φ(Φ⁻¹(1/K) + s).
   f is concave (f′ = exp(−s·Φ⁻¹(q) − s²/2) falls with q), so the maximum is found through its dual, and *every*
@@ -34,7 +34,7 @@ _CERTAIN = 40.0
 """Φ(40) is 1 in floating point, and Φ(−40) is 0 for every purpose here."""
 
 _ROUNDING = 1e-15
-"""Per value of u, added to keep the sums' rounding on the safe side."""
+"""Added once per value of u, so that the rounding of sums errs on the safe side."""
 
 
 def signal_to_noise(radius: float, sigma: float, releases: int = 1) -> float:
@@ -87,7 +87,7 @@ def gaussian_accuracy_bound(radius: float, sigma: float, priors: npt.ArrayLike, 
     if math.isinf(s):
         return 1.0
     value = _dual_value(_solve_dual(prior, s), prior, s) + _ROUNDING * len(prior)
-    # Anyone can guess the likeliest value, so a bound below its prior can only be rounding.
+    # Anyone can guess the likeliest value, so a bound below its prior can only be due to rounding.
     return min(1.0, max(value, float(prior[-1])))
 
 
@@ -166,7 +166,7 @@ class GaussianRelease:
         return self._certificate("balanced accuracy", bound, {"values of u": values})
 
     def certify_accuracy(self, priors: npt.ArrayLike) -> Certificate:
-        """Certify the accuracy on an attribute whose values have these priors for the observer."""
+        """Certify the accuracy on an attribute, given the observer's priors over its values."""
         bound = gaussian_accuracy_bound(self.radius, self.sigma, priors, self.releases_per_person)
         prior = tuple(float(p) for p in probabilities(priors, "priors"))
         return self._certificate("accuracy", bound, {"observer's priors": prior})
@@ -206,24 +206,24 @@ def _thresholds(log_multiplier: float, prior: npt.NDArray[np.float64], s: float)
 
 def _solve_dual(prior: npt.NDArray[np.float64], s: float) -> float:
     """Return ln λ where Σ Φ(t_k) = 1; the sum falls as λ grows, so the likeliest value brackets the root."""
-    top = math.log(prior[-1])
-    all_mass_on_one = top - s * (_CERTAIN + 0.5 * s)
-    even = top - s * (float(ndtri(1.0 / len(prior))) + 0.5 * s)
+    log_largest = math.log(prior[-1])
+    all_mass_on_one = log_largest - s * (_CERTAIN + 0.5 * s)
+    even = log_largest - s * (float(ndtri(1.0 / len(prior))) + 0.5 * s)
 
     def surplus(log_multiplier: float) -> float:
         return float(ndtr(_thresholds(log_multiplier, prior, s)).sum()) - 1.0
 
-    # At `even` no q_k exceeds 1/K. Equal priors make it the root itself, on either side of 0 by rounding.
+    # At `even` no q_k exceeds 1/K. With equal priors it is the root itself, where rounding decides the sign.
     if surplus(even) >= 0.0:
         return even
     if surplus(all_mass_on_one) <= 0.0:
         return all_mass_on_one
-    return float(brentq(surplus, all_mass_on_one, even, xtol=1e-13 * max(1.0, abs(top) + s * s), maxiter=500))
+    return float(brentq(surplus, all_mass_on_one, even, xtol=1e-13 * max(1.0, abs(log_largest) + s * s), maxiter=500))
 
 
 def _dual_value(log_multiplier: float, prior: npt.NDArray[np.float64], s: float) -> float:
     """Return λ + Σ max_q (π_k f(q) − λ q): an upper bound on the maximum for every λ > 0."""
     t = _thresholds(log_multiplier, prior, s)
-    kept = float((prior * ndtr(t + s)).sum())
-    # λ(1 − Σ Φ(t_k)) vanishes at the root; its logarithm is capped because λ may overflow far from it.
-    return kept + math.exp(min(log_multiplier, 700.0)) * (1.0 - float(ndtr(t).sum()))
+    accuracy = float((prior * ndtr(t + s)).sum())
+    # λ(1 − Σ Φ(t_k)) vanishes at the root; its logarithm is capped, because λ may overflow far from the root.
+    return accuracy + math.exp(min(log_multiplier, 700.0)) * (1.0 - float(ndtr(t).sum()))

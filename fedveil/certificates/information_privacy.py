@@ -69,7 +69,7 @@ def post_process(channel: npt.ArrayLike, kernel: npt.ArrayLike) -> FloatArray:
 
 
 def dp_epsilon_from_information_privacy(epsilon: float) -> float:
-    """Return 2ε: ε-information privacy implies (2ε, 0)-ADP, since P(ŷ|u)/P(ŷ|u′) is a quotient of two such ratios."""
+    """Return 2ε: ε-information privacy implies (2ε, 0)-ADP; P(ŷ|u)/P(ŷ|u′) is a quotient of two ratios p(u|ŷ)/p(u)."""
     return 2.0 * _checked(epsilon)
 
 
@@ -93,8 +93,8 @@ def corrected_leakage_bound(epsilon: float, attribute_entropy: float) -> float:
     """
     if math.isinf(_checked(epsilon)):
         return attribute_entropy
-    keep = math.exp(-epsilon)
-    return min(attribute_entropy, (1.0 - keep) * attribute_entropy + keep * epsilon / math.log(2.0))
+    shrink = math.exp(-epsilon)
+    return min(attribute_entropy, (1.0 - shrink) * attribute_entropy + shrink * epsilon / math.log(2.0))
 
 
 def printed_leakage_bound(epsilon: float, attribute_entropy: float) -> float:

@@ -200,8 +200,8 @@ def _joint_entropy(held_out: HeldOutRate, observer: Observer, alpha: float) -> f
     """Return a lower bound on H(U,V), or on H(U,V|D) if the observer knows D and D may be informative."""
     task_values = held_out.helper_log_probabilities.shape[1]
     pairs = held_out.attribute * task_values + held_out.task
-    given = None if _sender_is_uninformative(held_out, observer) else held_out.sender
-    return bounds.conditional_entropy_lower_bound(pairs, given, held_out.attribute_values * task_values, alpha)
+    condition = None if _sender_is_uninformative(held_out, observer) else held_out.sender
+    return bounds.conditional_entropy_lower_bound(pairs, condition, held_out.attribute_values * task_values, alpha)
 
 
 def _sender_is_uninformative(held_out: HeldOutRate, observer: Observer) -> bool:

@@ -45,7 +45,7 @@ def corrected_theorem1_error_bound(gap: float, advantage: float) -> float:
 def printed_theorem2_accuracy_bound(conditional_entropy: float) -> float:
     """Return Theorem 2 as printed: accuracy ≤ 1 − H/(2 log₂(6/H)).
 
-    Where it fails: for more than two values of u. Its proof takes H(u | wrong, guess) for 0, which is true of
+    Where it fails: for more than two values of u. Its proof takes H(u | wrong, guess) to be 0, which is true for
     binary u only; with ten equally likely values and no leakage at all it gives a negative accuracy, and from
     6 bits on it is undefined (returned as −∞). For binary u it holds and is loose: 0.807 at H = 1, where the
     exact ceiling is 0.5.

@@ -1,4 +1,4 @@
-"""What every other package builds on: errors, files, randomness, plug-ins, measures, networks. No privacy in here."""
+"""What every other package builds on: errors, files, randomness, plug-ins, measures, networks and policies."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def conditional_entropy(joint: npt.ArrayLike) -> float:
     0.0
     """
     table = _table(joint)
-    given = table.reshape(-1, table.shape[-1]).sum(axis=0)
-    return max(0.0, float(_surprise(table).sum() - _surprise(given).sum()))
+    condition = table.reshape(-1, table.shape[-1]).sum(axis=0)
+    return max(0.0, float(_surprise(table).sum() - _surprise(condition).sum()))
 
 
 def mutual_information(joint: npt.ArrayLike) -> float:
@@ -70,8 +70,8 @@ def mutual_information(joint: npt.ArrayLike) -> float:
     table = _table(joint)
     if table.ndim != 2:
         raise InputError(f"mutual information: needs a table p(a, b) of two axes, got {table.ndim}; sum the others out")
-    separate = _surprise(table.sum(axis=0)).sum() + _surprise(table.sum(axis=1)).sum()
-    return max(0.0, float(separate - _surprise(table).sum()))
+    sum_of_entropies = _surprise(table.sum(axis=0)).sum() + _surprise(table.sum(axis=1)).sum()
+    return max(0.0, float(sum_of_entropies - _surprise(table).sum()))
 
 
 def counts_of(*labels: npt.ArrayLike) -> IntArray:
@@ -84,7 +84,7 @@ def counts_of(*labels: npt.ArrayLike) -> IntArray:
     if not columns or any(column.ndim != 1 or len(column) != len(columns[0]) for column in columns):
         raise InputError("labels: every label must be one value per record, all of the same length")
     if len(columns[0]) == 0:
-        raise InputError("labels: there are no records; nothing can be counted")
+        raise InputError("labels: there are no records to count")
     codes = [np.unique(column, return_inverse=True) for column in columns]
     table = np.zeros(tuple(len(values) for values, _ in codes), dtype=np.int64)
     np.add.at(table, tuple(code for _, code in codes), 1)
@@ -105,7 +105,7 @@ def plug_in_conditional_entropy(labels: npt.ArrayLike, given: npt.ArrayLike, *, 
 
 
 def plug_in_mutual_information(a: npt.ArrayLike, b: npt.ArrayLike, *, miller_madow: bool = False) -> float:
-    """Return Î(a; b) of the observed frequencies; if a and b are independent, about (|A|−1)(|B|−1)/(2n ln 2) too large.
+    """Return Î(a; b) of the observed frequencies; it is about (|A|−1)(|B|−1)/(2n ln 2) too large if I(a; b) = 0.
 
     >>> plug_in_mutual_information([0, 0, 1, 1], [0, 0, 1, 1])
     1.0

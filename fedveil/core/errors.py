@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 
 class InputError(ValueError):
-    """Input that cannot be used: one line that says what, where, and what to do.
+    """Input that cannot be used. The message is one line that says what is wrong, where, and what to do about it.
 
-    The command line prints the line and exits with 2; nothing has been written by then.
+    The command line prints this line and exits with status 2, before anything has been written.
     """
 
     def __init__(self, message: str) -> None:
@@ -17,7 +17,7 @@ class InputError(ValueError):
 
 
 class InterruptedWork(Exception):  # noqa: N818 (a person stopped it: that is not an error)
-    """Work that a person stopped, with a line that says what has been kept; the command line exits with 130."""
+    """Work that a person stopped, with a line that says what was saved; the command line then exits with 130."""
 
 
 def closest(name: str, choices: Iterable[str]) -> str | None:
@@ -27,7 +27,7 @@ def closest(name: str, choices: Iterable[str]) -> str | None:
     ('s2', None)
     """
     by_lower_case = {choice.lower(): choice for choice in choices}
-    # In a name of two letters one may be wrong; in longer names half of the letters would match by chance.
+    # In a name of two letters, one may be wrong; for longer names, half of the letters would match by chance.
     close = difflib.get_close_matches(name.lower(), list(by_lower_case), n=1, cutoff=0.5 if len(name) < 3 else 0.6)
     return by_lower_case[close[0]] if close else None
 
@@ -38,11 +38,11 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     >>> nearest("sexx", ["sex", "race"])
     "did you mean 'sex'?"
     >>> nearest("zzz", ["sex", "race"])
-    'there are: sex, race'
+    'choose from: sex, race'
     """
     names = [str(choice) for choice in choices]
     close = closest(name, names)
     if close is not None:
         return f"did you mean {close!r}?"
     listed = ", ".join(names[:12]) + (f", … ({len(names)} in total)" if len(names) > 12 else "")
-    return f"there are: {listed}" if names else "there are none"
+    return f"choose from: {listed}" if names else "there are none"

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, small ones that people write by hand, and values that JSON can hold."""
+"""Writing files atomically, reading files that people wrote by hand, and converting values for JSON."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     The content is written to a temporary file in the same folder, flushed to the disk, then renamed. A failure, such
     as a full disk, raises `OSError`, leaves the old file as it was and removes the temporary one.
     """
-    fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
     try:
-        with fresh.open("wb") as file:
+        with temporary.open("wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(fresh, path)
+        os.replace(temporary, path)
     except BaseException:
-        fresh.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
 
@@ -56,8 +56,8 @@ def read_hand_written(path: Path, kind: str, expected: str, most_bytes: int) -> 
     Args:
         path: the file.
         kind: what it should be, in one word: "study".
-        expected: which file to name instead: "a study, a YAML file".
-        most_bytes: the size from which on the file cannot have been written by hand.
+        expected: what to name instead, for the error message: "a study, a YAML file".
+        most_bytes: the largest plausible size of such a file.
     """
     try:
         if path.is_dir():
@@ -75,7 +75,7 @@ def read_hand_written(path: Path, kind: str, expected: str, most_bytes: int) -> 
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: tuples become lists, and NaN and infinities, which JSON lacks, null.
+    """Return a value in a form that JSON can hold: tuples become lists, and NaN and infinities become None.
 
     >>> plain({"a": (1, float("nan"))})
     {'a': [1, None]}

@@ -2,15 +2,15 @@
 
 Symbols: r a record's vector, u its value, φ the feature map of k, μ_v = E[φ(r) | u = v], μ = E φ(r), p_v = P(u = v).
 k(r, r') = ⅓ Σ_s exp(−‖r − r'‖²/(s·m)), s ∈ {¼, 1, 4}, with m the batch's mean squared distance: there is no scale to
-choose, and shrinking r does not help to escape it. Gradients treat m as a constant.
+choose, and an encoder cannot lower a measure by shrinking r. Gradients treat m as a constant.
 
     HSIC = Σ_v p_v² ‖μ_v − μ‖²          (Gretton, Bousquet, Smola and Schölkopf 2005), with 1[u = u'] as the kernel of u
     MMD  = mean over pairs v < w of ‖μ_v − μ_w‖²        (Gretton, Borgwardt, Rasch, Schölkopf and Smola 2012)
 
 Both are 0 exactly if r and u are independent, since k is characteristic; for two values HSIC = 2 p₀² p₁² · MMD.
-This module has their unbiased estimates (HSIC's by Song, Smola, Gretton, Bedo and Borgwardt 2012), which can therefore
-be below 0; the biased estimates would reward an encoder that maps all records to the same r. Guarantee: none; a batch
-of n records shows dependence only down to about 1/n.
+This module computes unbiased estimates (HSIC's by Song, Smola, Gretton, Bedo and Borgwardt 2012), which can be below 0;
+the biased estimates would reward an encoder that maps all records to the same r. Guarantee: none; a batch of n records
+shows dependence only down to about 1/n.
 
 All functions take one device's batch (batch, d) or a stack of devices (devices, batch, d), and return one number per
 batch.
@@ -25,13 +25,14 @@ _SCALES = (0.25, 1.0, 4.0)
 
 
 def gaussian_kernel(r: Tensor, counted: Tensor) -> Tensor:
-    """Return k between all records of a batch, (…, batch, batch); 0 on the diagonal and if a record does not count."""
-    lengths = r.square().sum(dim=-1)
-    apart = (lengths.unsqueeze(-1) + lengths.unsqueeze(-2) - 2 * r @ r.transpose(-1, -2)).clamp_min(0)
+    """Return k between all records of a batch, (…, batch, batch); 0 on the diagonal and for uncounted records."""
+    squared_norms = r.square().sum(dim=-1)
+    squared = (squared_norms.unsqueeze(-1) + squared_norms.unsqueeze(-2) - 2 * r @ r.transpose(-1, -2)).clamp_min(0)
     pairs = _pairs(counted, r)
-    mean = (apart.detach() * pairs).sum(dim=(-1, -2), keepdim=True) / pairs.sum(dim=(-1, -2), keepdim=True).clamp_min(1)
-    apart = apart / mean.clamp_min(torch.finfo(r.dtype).tiny ** 0.5)
-    return torch.stack([torch.exp(-apart / scale) for scale in _SCALES]).mean(dim=0) * pairs
+    count = pairs.sum(dim=(-1, -2), keepdim=True).clamp_min(1)
+    mean = (squared.detach() * pairs).sum(dim=(-1, -2), keepdim=True) / count
+    squared = squared / mean.clamp_min(torch.finfo(r.dtype).tiny ** 0.5)
+    return torch.stack([torch.exp(-squared / scale) for scale in _SCALES]).mean(dim=0) * pairs
 
 
 def hsic(r: Tensor, codes: Tensor, counted: Tensor) -> Tensor:
@@ -50,11 +51,11 @@ def hsic(r: Tensor, codes: Tensor, counted: Tensor) -> Tensor:
     k = gaussian_kernel(r, counted)
     same = (codes.unsqueeze(-1) == codes.unsqueeze(-2)).to(r.dtype) * _pairs(counted, r)
     n = counted.sum(dim=-1).to(r.dtype)
-    safe = n.clamp_min(4)
+    divisor = n.clamp_min(4)
     joint = (k * same).sum(dim=(-1, -2))
-    apart = k.sum(dim=(-1, -2)) * same.sum(dim=(-1, -2)) / ((safe - 1) * (safe - 2))
-    mixed = 2 * (k.sum(dim=-1) * same.sum(dim=-1)).sum(dim=-1) / (safe - 2)
-    return torch.where(n >= 4, (joint + apart - mixed) / (safe * (safe - 3)), 0)
+    product = k.sum(dim=(-1, -2)) * same.sum(dim=(-1, -2)) / ((divisor - 1) * (divisor - 2))
+    mixed = 2 * (k.sum(dim=-1) * same.sum(dim=-1)).sum(dim=-1) / (divisor - 2)
+    return torch.where(n >= 4, (joint + product - mixed) / (divisor * (divisor - 3)), 0)
 
 
 def mmd(r: Tensor, codes: Tensor, counted: Tensor, values: int) -> Tensor:

@@ -16,7 +16,7 @@ Home = tuple[str, str | None]
 
 
 def lazy(package: str, needs: Mapping[str, str] | None = None) -> list[str]:
-    """Make a package lazy, and return its public names, sorted: its `__all__`, and all that its `dir()` lists.
+    """Make a package lazy, and return its public names, sorted: the package's `__all__`, and what `dir()` lists.
 
     A package states its public names once, as imports that type checkers and editors read as well:
 
@@ -25,15 +25,16 @@ def lazy(package: str, needs: Mapping[str, str] | None = None) -> list[str]:
 
         __all__ = lazy(__name__)
 
-    `X as X` is the form in which type checkers take an import for an export; a submodule is exported in the same way,
-    by `from fedveil.shields import recup as recup`. Public functions and classes that the package's own file defines
-    count as well. A public name may be that of a submodule, too (the function `fedveil.attacks.panel` and the file
-    panel.py): `fedveil.attacks.panel` is then the function, and `from fedveil.attacks.panel import …` reads the file.
+    `X as X` is the form that type checkers treat as an export; a submodule is exported in the same way,
+    by `from fedveil.shields import recup as recup`. Public functions and classes that are defined in the package's
+    `__init__.py` count as well. A public name may also be the name of a submodule (the function
+    `fedveil.attacks.panel` and the file panel.py): `fedveil.attacks.panel` is then the function, and
+    `from fedveil.attacks.panel import …` still imports from the file.
 
     Args:
         package: the package's `__name__`.
-        needs: for modules that are not always installed, what to give to pip; a name that cannot be loaded because
-            one of them is missing is an `InputError` that says what to install.
+        needs: for each module that may not be installed, the name to pass to pip; if it is missing, using a name that
+            needs it is an `InputError` that says what to install.
     """
     module = sys.modules[package]
     spec = module.__spec__
@@ -65,7 +66,7 @@ class _LazyPackage(ModuleType):
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Python binds every submodule to its package on import: that must not hide a public name of the same spelling.
+        # Python binds every imported submodule to its package; that must not hide a public name of the same spelling.
         if isinstance(value, ModuleType) and self._homes.get(name, (None, None))[1] is not None:
             return
         super().__setattr__(name, value)

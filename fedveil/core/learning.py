@@ -1,4 +1,4 @@
-"""Training a small network on vectors, for attackers (with classes weighted evenly) and for task heads (without)."""
+"""Training a small network on vectors, for attackers (with evenly weighted classes) and for task heads (without)."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def descend(
     optimiser = torch.optim.Adam(
         model.parameters(), recipe.learning_rate, weight_decay=recipe.weight_decay, fused=recipe.fused or None
     )
-    batch = max(16, min(recipe.batch, len(x) // 20))  # at least about twenty steps an epoch, also with few vectors
-    best, since, kept = float("inf"), 0, copy.deepcopy(model.state_dict())
+    batch = max(16, min(recipe.batch, len(x) // 20))  # about twenty steps per epoch or more, even with few vectors
+    best_loss, epochs_since_best, best_weights = float("inf"), 0, copy.deepcopy(model.state_dict())
     for _ in range(most_epochs):
         model.train()
         for rows in torch.split(torch.randperm(len(x), generator=generator).to(x.device), batch):
@@ -100,12 +100,12 @@ def descend(
         model.eval()
         with torch.no_grad():
             loss = float(loss_of(model(validation[0]), validation[1]))
-        since += 1
-        if loss < best - 1e-4:
-            best, since, kept = loss, 0, copy.deepcopy(model.state_dict())
-        if since >= recipe.patience:
+        epochs_since_best += 1
+        if loss < best_loss - 1e-4:
+            best_loss, epochs_since_best, best_weights = loss, 0, copy.deepcopy(model.state_dict())
+        if epochs_since_best >= recipe.patience:
             break
-    model.load_state_dict(kept)
+    model.load_state_dict(best_weights)
     return model.eval()
 
 

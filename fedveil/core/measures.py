@@ -22,10 +22,10 @@ _CELLS_AT_ONCE = 8_000_000
 """How many resampling weights are held in memory at a time."""
 
 _SHARE_DRAWS = 1000
-"""Bootstrap draws behind the share of right guesses if records come in groups."""
+"""Bootstrap draws for the interval of a share of right guesses, if records come in groups."""
 
-_MANY = 30
-"""With at least this many victims of every value, the bootstrap's intervals are wide enough."""
+_ENOUGH_VICTIMS = 30
+"""With at least this many victims of every value, the bootstrap's intervals are wide enough as they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ def resampled(
     """Return every measure for the sample (entry 0) and for each bootstrap draw.
 
     The prior is the victims' share of the value that is most frequent in the attacker's data. Information is H(u) of
-    the victims minus the posterior's cross-entropy, cut to [0, H(u)]: an estimate of a lower bound on I(u; r).
+    the victims minus the posterior's cross-entropy, clipped to [0, H(u)]: an estimate of a lower bound on I(u; r).
     """
     codes, classes = predictions.codes, predictions.log_posterior.shape[1]
     one_hot = np.eye(classes)[codes]
@@ -123,28 +123,28 @@ def interval(draws: FloatArray, confidence: float) -> Estimate:
 def figures_of(
     draws: dict[str, FloatArray], recalls: FloatArray, units: IntArray, confidence: float
 ) -> dict[str, Estimate]:
-    """Return every measure with its interval, widened in those cases in which the bootstrap's is too narrow.
+    """Return every measure with its interval, widened where the bootstrap's interval is too narrow.
 
     A value with few victims, or one that is always or never guessed, hardly varies from draw to draw. In that case
     the intervals of accuracy and balanced accuracy are widened to include those that add two right and two wrong
-    guesses (Agresti and Coull 1998); the lower end of the area's interval is moved as far down as that of balanced
-    accuracy. `units` counts the victims of each value, or the groups if they come in groups.
+    guesses (Agresti and Coull 1998); the lower end of the area's interval is moved down by as much as that of
+    balanced accuracy. `units` counts the victims of each value, or their groups if they come in groups.
     """
     figures = {name: interval(values, confidence) for name, values in draws.items()}
     recalls, units = recalls[units > 0], units[units > 0]
-    if (units >= _MANY).all() and ((recalls > 0) & (recalls < 1)).all():
+    if (units >= _ENOUGH_VICTIMS).all() and ((recalls > 0) & (recalls < 1)).all():
         return figures
     classes = len(recalls)
     low, high = smoothed_interval(recalls, units, confidence)
-    figures["balanced_accuracy"] = _joined(figures["balanced_accuracy"], low, high)
-    figures["advantage"] = _joined(figures["advantage"], *(float(_advantage(end, classes)) for end in (low, high)))
-    lacking = figures["balanced_accuracy"].estimate - figures["balanced_accuracy"].low
-    figures["auc"] = _joined(figures["auc"], max(0.0, figures["auc"].estimate - lacking), figures["auc"].high)
+    figures["balanced_accuracy"] = _widened(figures["balanced_accuracy"], low, high)
+    figures["advantage"] = _widened(figures["advantage"], *(float(_advantage(end, classes)) for end in (low, high)))
+    lower_margin = figures["balanced_accuracy"].estimate - figures["balanced_accuracy"].low
+    figures["auc"] = _widened(figures["auc"], max(0.0, figures["auc"].estimate - lower_margin), figures["auc"].high)
     accuracy = figures["accuracy"].estimate
     low, high = smoothed_interval(np.array([accuracy]), np.array([units.sum()]), confidence)
-    figures["accuracy"] = _joined(figures["accuracy"], low, high)
+    figures["accuracy"] = _widened(figures["accuracy"], low, high)
     gap = figures["gap"].estimate
-    figures["gap"] = _joined(
+    figures["gap"] = _widened(
         figures["gap"], gap - (accuracy - figures["accuracy"].low), gap + figures["accuracy"].high - accuracy
     )
     return figures
@@ -168,7 +168,7 @@ def share_right(
 
 
 def smoothed_interval(shares: FloatArray, units: IntArray, confidence: float) -> tuple[float, float]:
-    """Return Agresti and Coull's interval for the mean of several shares, each measured on `units` of its own."""
+    """Return Agresti and Coull's interval for the mean of several shares, each measured on its entry of `units`."""
     smoothed = (shares * units + 2) / (units + 4)
     error = np.sqrt((smoothed * (1 - smoothed) / (units + 4)).sum()) / len(shares)
     half, middle = float(ndtri((1 + confidence) / 2) * error), float(smoothed.mean())
@@ -176,7 +176,7 @@ def smoothed_interval(shares: FloatArray, units: IntArray, confidence: float) ->
 
 
 def counting_units(codes: IntArray, classes: int, groups: IntArray | None) -> IntArray:
-    """Return how many victims have each value, or how many groups: records of one group are not independent."""
+    """Return how many victims have each value; with groups, how many groups: their records are not independent."""
     if groups is None:
         return np.bincount(codes, minlength=classes).astype(np.int64)
     return np.array([len(np.unique(groups[codes == code])) for code in range(classes)], dtype=np.int64)
@@ -192,7 +192,7 @@ def chance_error(codes: IntArray, classes: int, groups: IntArray | None) -> floa
 
 
 def detectable_advantage(codes: IntArray, classes: int, groups: IntArray | None, confidence: float = 0.95) -> float:
-    """Return the smallest advantage that a one-sided test on so many victims detects with power .8."""
+    """Return the smallest advantage that a one-sided test on these victims detects with power 0.8."""
     excess = (ndtri(confidence) + ndtri(0.8)) * chance_error(codes, classes, groups)
     return float(min(1.0, excess * classes / (classes - 1)))
 
@@ -201,7 +201,7 @@ def _advantage(balanced_accuracy: Any, classes: int) -> Any:
     return (classes * balanced_accuracy - 1) / (classes - 1)
 
 
-def _joined(figure: Estimate, low: float, high: float) -> Estimate:
+def _widened(figure: Estimate, low: float, high: float) -> Estimate:
     return Estimate(figure.estimate, min(figure.low, low), max(figure.high, high), figure.confidence)
 
 

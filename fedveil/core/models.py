@@ -78,7 +78,7 @@ def convolutions(
 
 def _drawn(make: Callable[[], nn.Module], fan_in: int, generator: torch.Generator, start: Start) -> nn.Module:
     """Build a layer and draw its weights and biases."""
-    with torch.random.fork_rng(devices=[]):  # torch draws weights, too; they are replaced below
+    with torch.random.fork_rng(devices=[]):  # torch draws weights as well; they are replaced below
         layer = make()
     bound = 1 / math.sqrt(fan_in)
     for parameter in layer.parameters():

@@ -19,7 +19,7 @@ RECOMMENDED = "recommended"
 """The shield of a policy that names none: records are changed by a map that does not read the true value."""
 
 COUNT = "num-examples"
-"""How many records an update was learned from: what a Flower server weights updates by."""
+"""How many records an update was learned from: the weight that a Flower server gives the update."""
 
 MOD_PREFIX = "fedveil-"
 """The prefix of figures that the Flower mod itself sends."""
@@ -27,11 +27,11 @@ MOD_PREFIX = "fedveil-"
 
 @dataclass(frozen=True)
 class Budget:
-    """The most that a site may spend in total; None: no limit of that kind.
+    """The most that a site may spend in total; None means no limit of that kind.
 
     Attributes:
         messages: how many updates may leave.
-        evaluations: how many replies with figures alone may leave; None: any number while updates may still leave.
+        evaluations: how many replies with nothing but figures may leave; None means any number while updates may leave.
         epsilon, delta: of all updates together.
     """
 

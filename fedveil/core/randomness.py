@@ -30,7 +30,7 @@ def numpy_generator(seed: int, *purpose: str | int) -> np.random.Generator:
 
 def torch_generator(seed: int, *purpose: str | int) -> torch.Generator:
     """Return a torch generator, on the CPU, for one purpose."""
-    import torch  # takes two seconds, which commands without a network can save
+    import torch  # takes two seconds; commands that train no network do without it
 
     generator = torch.Generator()
     generator.manual_seed(child_seed(seed, *purpose))

@@ -10,7 +10,10 @@ import numpy.typing as npt
 from fedveil.core.arrays import FloatArray
 
 _TAIL = 0.005
-_STRAIGHT = 10.0
+"""The share at either end of a column that its deviation ignores."""
+
+_LINEAR_UP_TO = 10.0
+"""Deviations beyond which values grow only logarithmically."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +39,12 @@ class Standardiser:
     def fit(cls, vectors: FloatArray) -> Standardiser:
         """Estimate centre and deviation from the auxiliary vectors."""
         centre = np.median(vectors, axis=0)
-        moved = vectors - centre
-        largest = np.abs(moved).max(axis=0, initial=0.0)
+        centred = vectors - centre
+        largest = np.abs(centred).max(axis=0, initial=0.0)
         # Rounding errors of a constant are not a signal; 1e10 + u, in contrast, is exact in double precision.
         varies = largest > 1e-13 * np.abs(centre)
         unit = np.where(varies, largest, 1.0)  # scale first: squares of 1e200 overflow
-        scaled = moved / unit
+        scaled = centred / unit
         low, high = np.quantile(scaled, [_TAIL, 1 - _TAIL], axis=0)
         bulk = np.clip(scaled, low, high).std(axis=0)
         deviation = np.where(bulk > 0, bulk, scaled.std(axis=0))
@@ -51,8 +54,8 @@ class Standardiser:
 
     def apply(self, vectors: FloatArray) -> FloatArray:
         """Return vectors of any pool, standardised."""
-        kept = (vectors[:, self.varies] - self.centre[self.varies]) / self.deviation[self.varies]
-        size = np.abs(kept)
-        far = size > _STRAIGHT
-        kept[far] = np.sign(kept[far]) * (_STRAIGHT + np.log1p(size[far] - _STRAIGHT))
-        return np.asarray(kept, dtype=np.float64)
+        scaled = (vectors[:, self.varies] - self.centre[self.varies]) / self.deviation[self.varies]
+        size = np.abs(scaled)
+        far = size > _LINEAR_UP_TO
+        scaled[far] = np.sign(scaled[far]) * (_LINEAR_UP_TO + np.log1p(size[far] - _LINEAR_UP_TO))
+        return np.asarray(scaled, dtype=np.float64)

@@ -1,8 +1,9 @@
 """Data with sensitive attributes, and how devices share it.
 
-`attribute_data.py` holds records with their attributes, `splits.py` and `partition.py` divide them; `source.py` is what
-a data set states about itself, `catalogue.py` finds it by name, `locate.py` its files; `sources/` has a file for each.
-`tables.py`, `csv_reading.py`, `encoding.py` and `archives.py` read what users and publishers have.
+`attribute_data.py` holds records with their attributes; `splits.py` and `partition.py` divide them. `source.py` defines
+what a data set states about itself, `catalogue.py` finds a data set by name, `locate.py` finds its files, and
+`sources/` has one file for each data set. `tables.py`, `csv_reading.py`, `encoding.py` and `archives.py` read the files
+of users and publishers.
 """
 
 from __future__ import annotations

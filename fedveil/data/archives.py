@@ -1,4 +1,4 @@
-"""The many small files of a data set, pictures among them, in an unpacked folder or inside the published archive.
+"""Reading the many small files of a data set, such as pictures, from an unpacked folder or the published archive.
 
 A *container* below is either of the two: the folder, or a zip or tar archive. Nothing is unpacked to the disk.
 """
@@ -56,12 +56,12 @@ def read_members(container: Path, root: str, names: Sequence[str]) -> Iterator[t
             except OSError as fault:
                 raise InputError(f"{container / name}: cannot be read ({fault.strerror or fault})") from fault
         return
-    awaited = {name: index for index, name in enumerate(names)}
+    index_of = {name: index for index, name in enumerate(names)}
     with _archive_faults(container):
-        for name, content in _archived(container, root, awaited):
-            yield awaited.pop(name), content
-    if awaited:
-        raise InputError(f"{container}: lacks {next(iter(awaited))} ({len(awaited)} files in total); fetch it again")
+        for name, content in _archived(container, root, index_of):
+            yield index_of.pop(name), content
+    if index_of:
+        raise InputError(f"{container}: lacks {next(iter(index_of))} ({len(index_of)} files in total); fetch it again")
 
 
 def read_pictures(
@@ -99,16 +99,16 @@ def picture(content: bytes, where: str, box: Box | None, shape: tuple[int, int])
                 box = (left, upper, left + min(opened.size), upper + min(opened.size))
             if box[2] > opened.width or box[3] > opened.height:
                 raise ValueError(f"{opened.width} × {opened.height} pixels, at least {box[2]} × {box[3]} are needed")
-            small = opened.convert("RGB").crop(box).resize((shape[1], shape[0]), Image.Resampling.BILINEAR)
+            resized = opened.convert("RGB").crop(box).resize((shape[1], shape[0]), Image.Resampling.BILINEAR)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as fault:
         why = "unknown format" if isinstance(fault, UnidentifiedImageError) else fault
         raise InputError(f"{where}: cannot be read as a picture ({why}); fetch it again") from fault
-    return np.asarray(small, dtype=np.float32).transpose(2, 0, 1) / np.float32(255)
+    return np.asarray(resized, dtype=np.float32).transpose(2, 0, 1) / np.float32(255)
 
 
 @contextmanager
 def reading_as(path: Path, what: str) -> Iterator[None]:
-    """Turn a fault while a list of labels is read into one line: which file, what it should be, what is wrong."""
+    """Turn a fault in reading a list of labels into one line: which file, what it should be, and what is wrong."""
     try:
         yield
     except (OSError, ValueError, StopIteration) as fault:
@@ -149,8 +149,8 @@ def _below(root: str, name: str) -> str:
 
 @contextmanager
 def _archive_faults(archive: Path) -> Iterator[None]:
-    """Turn a fault of an archive into one line."""
+    """Turn a fault in reading an archive into a one-line `InputError`."""
     try:
         yield
     except (OSError, EOFError, KeyError, RuntimeError, zlib.error, tarfile.TarError, zipfile.BadZipFile) as fault:
-        raise InputError(f"{archive}: is not a whole archive ({fault}); fetch it again") from fault
+        raise InputError(f"{archive}: is not a complete archive ({fault}); fetch it again") from fault

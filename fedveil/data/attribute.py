@@ -1,4 +1,4 @@
-"""A label of every record: a sensitive attribute, or what a task predicts."""
+"""A label of each record: a sensitive attribute, or what a task predicts."""
 
 from __future__ import annotations
 
@@ -126,9 +126,9 @@ class Attribute:
 
 
 def intersect(attributes: Sequence[Attribute], least: int = 1) -> Attribute:
-    """Return the joint attribute (sex × race …) of those combinations of values that occur at least `least` times.
+    """Return the joint attribute (sex × race …) of the combinations of values that occur at least `least` times.
 
-    Records of rarer combinations have no value of it.
+    Records with a rarer combination have no value of the joint attribute.
 
     >>> sex = Attribute.from_column("sex", ["f", "m", "f"])
     >>> intersect([sex, Attribute.from_column("old", [0, 1, 1])]).values

@@ -31,12 +31,12 @@ class AttributeData:
         attributes: sensitive attributes u by name; records without a label are allowed.
         split: one `Split` per record.
         y: the task's label, or None.
-        groups: whom each record belongs to (person, speaker, seller), or None; a split that is drawn here keeps every
-            group whole.
+        groups: whom each record belongs to (person, speaker, seller), or None; our own splits keep every group
+            whole.
         feature_names: names of x's columns, for tables.
         name: where the data comes from.
-        facts: further facts from the source: how many records were left out, which columns were dropped, a leakage in
-            bits that is known.
+        facts: further facts from the source, such as how many records were left out, which columns were dropped, or the
+            leakage in bits if it is known.
         columns: for each feature, the table's column that it comes from, if the source records it: a column of text
             becomes several features.
         tasks: further labels that heads may learn from releases; neither games nor attackers see them.
@@ -129,5 +129,5 @@ class AttributeData:
         )
 
     def without_labels(self) -> AttributeData:
-        """Return the same records without the target; labels of further tasks, which no game sees, are kept."""
+        """Return the same records without the target; the labels of further tasks, which no game sees, remain."""
         return replace(self, y=None)

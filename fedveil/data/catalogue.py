@@ -24,7 +24,7 @@ def find_source(name: str) -> Source:
     try:
         source: Source = kind()
     except Exception as fault:  # an abstract method is missing, or a foreign constructor fails
-        raise InputError(f"data set {name!r} cannot be made: {fault}; correct its package") from fault
+        raise InputError(f"data set {name!r} cannot be created: {fault}; correct its package") from fault
     for fact in ("name", "description"):
         if not isinstance(getattr(source, fact, None), str):
             raise InputError(f"data set {name!r} states no {fact}; correct its package")
@@ -40,7 +40,7 @@ def load(
         name: one of `available()`.
         target: the task's label; None for data without a task.
         sensitive: the attributes to protect, or a single one.
-        seed: of the split, and of all else that the source draws.
+        seed: for the split, and for everything else that the source draws.
         options: options of that source: see its `read` method, or docs/data.md.
     """
     names = [sensitive] if isinstance(sensitive, str) else list(sensitive)

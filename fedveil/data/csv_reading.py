@@ -1,8 +1,8 @@
 """Strict reading of CSV: for a row that does not match the header, or text that is not UTF-8, the error names the line.
 
 Files are read by Arrow, which counts the fields of every row. (pandas fills short rows with NaN and may turn the first
-fields of long ones into an index; both would shift records against their labels.) Only if something is wrong, a second
-and slower pass looks for the line.
+fields of long ones into an index; both would shift records against their labels.) Only if something is wrong does a
+second, slower pass look for the line.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def read_csv(
         data: the file's content.
         where: the file's name in error messages.
         delimiter: what separates columns.
-        choose: takes the header's names and returns those of the columns to read; None: all.
-        text: columns that stay text whatever they look like: an id of twenty digits fits no numeric type.
+        choose: takes the header's names and returns those of the columns to read, or None for all.
+        text: columns that remain text whatever they look like: an id of twenty digits fits no numeric type.
     """
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
@@ -79,7 +79,7 @@ def decompressed(data: bytes, where: str) -> bytes:
     try:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as fault:
-        raise InputError(f"{where}: not a whole gzip file ({fault}); fetch or compress it again") from fault
+        raise InputError(f"{where}: not a complete gzip file ({fault}); fetch or compress it again") from fault
 
 
 def _utf8(data: bytes, where: str) -> bytes:
@@ -139,7 +139,7 @@ def _blank_start(data: bytes) -> int:
 
 
 def _all_numbers(names: list[str]) -> bool:
-    """Whether a first line is data; 0, 1, 2 … are names, which pandas and numpy give to columns without one."""
+    """Whether a first line is data. 0, 1, 2 … count as names: pandas and numpy give them to unnamed columns."""
     try:
         numbers = [float(name) for name in names]
     except ValueError:
@@ -155,28 +155,28 @@ def _rows(data: bytes, delimiter: str) -> Any:
 
 
 def _refuse_bad_quotes(data: bytes, where: str, delimiter: str, rows: int) -> None:
-    """Refuse a quote that is not closed; checked only if quotes do not pair, or if there are fewer rows than lines.
+    """Refuse a quote that is not closed; checked only if quotes are unpaired or there are fewer rows than lines.
 
-    An unclosed quote makes one cell of all lines up to the next quote, and so shifts every later row.
+    An unclosed quote turns all lines up to the next quote into one cell, which shifts every later row.
     """
     quotes = data.count(b'"')
     body = data.rstrip()
     lines = (body.count(b"\n") or body.count(b"\r")) + 1
     if not quotes or (quotes % 2 == 0 and lines == rows + 1):
         return
-    reader, begun = _rows(data, delimiter), 1
+    reader, start = _rows(data, delimiter), 1
     try:
         for _ in reader:
-            begun = reader.line_num + 1
+            start = reader.line_num + 1
     except csv.Error as fault:
         raise InputError(
-            f"{where}: a quote opened on line {begun} is not closed, or closed inside a cell ({fault}); "
+            f"{where}: a quote opened on line {start} is not closed, or closed inside a cell ({fault}); "
             "correct it (a quote inside a quoted cell is written twice)"
         ) from fault
 
 
 def _refuse_blank_lines(data: bytes, where: str) -> None:
-    """Refuse blank lines in a file of one column: they may mean a missing value or nothing, and rows could shift."""
+    """Refuse blank lines in a file of one column: they may mean a missing value or nothing, so rows could shift."""
     blank = re.compile(rb"(\r\n|\n|\r)[ \t]*(\r\n|\n|\r)").search(data.rstrip(), _blank_start(data))
     if blank:
         line = len(re.findall(rb"\r\n|\n|\r", data[: blank.end(1)])) + 1
@@ -185,17 +185,17 @@ def _refuse_blank_lines(data: bytes, where: str) -> None:
 
 def _ragged(data: bytes, where: str, delimiter: str, expected: int, fault: Exception) -> InputError:
     """Return the error for a file that Arrow refused, with the first line at fault."""
-    reader, begun = _rows(data, delimiter), 1
+    reader, start = _rows(data, delimiter), 1
     try:
         for row in reader:
             if row and len(row) != expected:
                 return InputError(
-                    f"{where}: line {begun} has {len(row)} field{'s' * (len(row) != 1)}, the header has {expected}; "
+                    f"{where}: line {start} has {len(row)} field{'s' * (len(row) != 1)}, the header has {expected}; "
                     "correct that line (quote a value that holds a comma)"
                 )
-            begun = reader.line_num + 1
+            start = reader.line_num + 1
     except csv.Error as second:
-        return InputError(f"{where}: line {begun} cannot be read ({second}); correct that line")
+        return InputError(f"{where}: line {start} cannot be read ({second}); correct that line")
     return InputError(f"{where}: cannot be read as CSV ({fault}); check the file")
 
 

@@ -24,7 +24,8 @@ class Encoded:
     Attributes:
         x: (n, d), float32.
         names: the d features' names.
-        columns: for each feature, the column of the table that it comes from: a name like "a=b=c" is ambiguous.
+        columns: for each feature, the column of the table that it comes from; the name alone, such as "a=b=c", may be
+            ambiguous.
     """
 
     x: npt.NDArray[np.float32]
@@ -43,7 +44,7 @@ def encode_columns(
     those of all rows, so that the matrix has the same columns whatever the split. Booleans become 0 and 1.
 
     Args:
-        frame: the columns to encode; all of them are.
+        frame: the table; all of its columns are encoded.
         train: mask or indices of the rows whose statistics are used (default: all rows).
         categorical: numeric columns whose numbers are codes, not quantities.
 
@@ -58,7 +59,7 @@ def encode_columns(
 
 
 def encode_table(frame: pd.DataFrame, *, train: Rows | None = None, categorical: Collection[str] = ()) -> Encoded:
-    """Encode as `encode_columns` does, and return for each feature the column that it comes from, too.
+    """Encode as `encode_columns` does, and also return the column that each feature comes from.
 
     >>> encode_table(pd.DataFrame({"age": [20.0, None], "sex": ["f", "m"]})).columns
     ('age', 'age', 'sex', 'sex')
@@ -125,7 +126,7 @@ def text_of(value: object) -> str:
 
 
 def value_name(value: object) -> str:
-    """Return the name of a category; 1.0 and 1 have the same, as a column with gaps turns integers into floats."""
+    """Return the name of a category; 1.0 and 1 share one, since a column with gaps turns integers into floats."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return text_of(value).strip()

@@ -68,7 +68,7 @@ def _in_folder(source: Source) -> Found | None:
     if not Path(chosen).is_dir():
         raise InputError(f"FEDVEIL_DATA names {chosen}, which is not a folder; correct or unset it")
     folder = Path(chosen) / source.folder
-    lacking: list[str] = []
+    missing: list[str] = []
     for names in ([file.name for file in source.files], source.unpacked):
         paths = {name: _matched(folder, name) for name in names}
         absent = [name for name, path in paths.items() if not path.is_file()]
@@ -76,14 +76,14 @@ def _in_folder(source: Source) -> Found | None:
             return Found("folder", paths)
         # A folder in which nothing matches a pattern is incomplete as well.
         incomplete = len(absent) < len(names) or (folder.is_dir() and any("*" in name for name in names))
-        lacking += absent if incomplete else []
-    if lacking:  # better to refuse than to take the data silently from elsewhere
-        raise InputError(f"{folder}: lacks {', '.join(lacking)}; complete the folder or remove it")
+        missing += absent if incomplete else []
+    if missing:  # better to refuse than to read the data silently from elsewhere
+        raise InputError(f"{folder}: lacks {', '.join(missing)}; complete the folder or remove it")
     return None
 
 
 def _matched(folder: Path, name: str) -> Path:
-    """Return the path of a file, or the first match of a pattern: the least deep, then the first by name."""
+    """Return the path of a file, or the first match of a pattern: the least deeply nested, then the first by name."""
     matches = folder.glob(name) if "*" in name else ()
     return min(matches, key=lambda path: (len(path.parts), path), default=folder / name)
 
@@ -120,10 +120,10 @@ def _download(source: Source, file: PublishedFile) -> Path:
         answer = getattr(fault, "response", None)
         why = f"answered {answer.status_code}" if answer is not None else "cannot be reached"
         raise InputError(f"{source.name}: {file.url} {why}; check the network, or {by_hand}") from fault
-    except ValueError as fault:  # pooch's error for a wrong hash; it has kept nothing
+    except ValueError as fault:  # pooch's error for a wrong hash; it has deleted the file
         raise InputError(
-            f"{source.name}: {file.url} does not have the published {file.hash.partition(':')[0]} hash (a broken or "
-            f"changed download, not kept); try again, or {by_hand}"
+            f"{source.name}: {file.url} does not have the published {file.hash.partition(':')[0]} hash (the download "
+            f"is broken or was changed, and was deleted); try again, or {by_hand}"
         ) from fault
     except OSError as fault:
         raise InputError(

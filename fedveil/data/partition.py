@@ -76,7 +76,7 @@ class Partitioner(ABC):
     """A way to deal the training records of some data to devices."""
 
     def deal(self, data: AttributeData, seed: int) -> Partition:
-        """Deal every training record to exactly one device; the same seed deals the same."""
+        """Deal every training record to exactly one device; the same seed gives the same partition."""
         rows = data.rows(Split.TRAIN)
         if not len(rows):
             raise InputError(f"{data.name}: there are no training records to deal to devices")
@@ -108,7 +108,7 @@ class IID(Partitioner):
 class Dirichlet(Partitioner):
     """Each value's records are spread over devices in proportions drawn from Dirichlet(α, …, α).
 
-    With a small α a device sees few values, with a large α all devices look alike (Hsu, Qi & Brown 2019,
+    With a small α a device sees few values; with a large α all devices look alike (Hsu, Qi & Brown 2019,
     "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification").
     Devices with fewer than `minimum` records receive some, drawn at random from devices that can
     spare them, so that the partition exists for any α and any number of devices.
@@ -116,8 +116,8 @@ class Dirichlet(Partitioner):
     Attributes:
         devices: how many devices.
         alpha: the concentration α, above 0.
-        by: whose values are spread: label (the task's label) or a sensitive attribute; records without a value count
-            as one more value.
+        by: the label whose values are spread: label (the task's label) or a sensitive attribute; records without a
+            value count as one more value.
         minimum: the fewest records that a device may hold.
     """
 
@@ -150,7 +150,7 @@ class ByGroup(Partitioner):
     """One device per group (person, speaker, seller), or groups dealt whole to a number of devices.
 
     Attributes:
-        devices: how many devices groups are dealt to; none: one device per group.
+        devices: how many devices the groups are dealt to; none for one device per group.
     """
 
     devices: int | None = None
@@ -239,17 +239,17 @@ def _equal_offsets(rows: int, parts: int) -> IntArray:
 
 
 def _topped_up(owners: IntArray, devices: int, minimum: int, rng: np.random.Generator) -> IntArray:
-    """Give devices below the minimum records of those that keep at least the minimum."""
+    """Move records to devices that hold fewer than the minimum from devices that can spare them."""
     sizes = np.bincount(owners, minlength=devices)
-    needy = np.repeat(np.arange(devices), np.maximum(minimum - sizes, 0))
-    if not len(needy):
+    receivers = np.repeat(np.arange(devices), np.maximum(minimum - sizes, 0))
+    if not len(receivers):
         return owners
     shuffled = rng.permutation(len(owners))
     by_owner = shuffled[np.argsort(owners[shuffled], kind="stable")]
     rank = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     spare = by_owner[rank >= minimum]
     owners = owners.copy()
-    owners[rng.permutation(spare)[: len(needy)]] = needy
+    owners[rng.permutation(spare)[: len(receivers)]] = receivers
     return owners
 
 

@@ -57,17 +57,17 @@ class Source(ABC):
     licence: ClassVar[str] = ""
     citation: ClassVar[str] = ""
     attributes: ClassVar[tuple[str, ...]] = ()
-    """Its sensitive attributes; empty: any column."""
+    """Its sensitive attributes; if empty, any column can be one."""
     targets: ClassVar[tuple[str, ...]] = ()
-    """Its task labels; empty: any column."""
+    """Its task labels; if empty, any column can be one."""
     folder: ClassVar[str] = ""
     """Its folder inside FEDVEIL_DATA."""
     files: ClassVar[tuple[PublishedFile, ...]] = ()
-    """Its files; empty: there is nothing to fetch."""
+    """Its files; empty if there is nothing to fetch."""
     unpacked: ClassVar[tuple[str, ...]] = ()
     """Files in its folder that can replace a published archive; the folder may hold other files as well.
 
-    A pattern ("**/*.jpg") stands for any file that it matches, the least deep first.
+    A pattern ("**/*.jpg") stands for any file that it matches, the least deeply nested first.
     """
     packaged: ClassVar[PackagedCopy | None] = None
 
@@ -101,9 +101,9 @@ class Source(ABC):
 
 
 def checked(data: AttributeData) -> AttributeData:
-    """Return the data, or say why nothing can be trained or attacked on it.
+    """Return the data, or raise an error that says why nothing can be trained or attacked on it.
 
-    Refused are an attribute (or target) with a single value, since there is nothing to infer; an attribute and a
+    It refuses an attribute (or target) with a single value, since there is nothing to infer; an attribute and a
     target that determine each other in every record, since hiding one would lose the other; and a split without
     records of some value, since that value could not be learned or measured there.
     """

@@ -19,7 +19,7 @@ from fedveil.data.attribute_data import Split
 
 
 def random_part(n: int, limit: int | None, seed: int, name: str) -> IntArray:
-    """Return the rows of at most `limit` of n records, drawn at random, in ascending order; None: all rows."""
+    """Return the rows of at most `limit` of n records, drawn at random, in ascending order; with None, all rows."""
     if limit is not None and limit < 1:
         raise InputError(f"{name}: limit must be at least 1, got {limit}")
     if limit is None or limit >= n:
@@ -52,7 +52,7 @@ def random_split(
     if strata is not None and n:
         names, stratum_of_row = np.unique(strata, return_inverse=True)
         if groups is None:
-            stratum_of_unit = stratum_of_row  # no votes to count: the table below grows with units × strata
+            stratum_of_unit = stratum_of_row  # no votes to count, and the table below would grow with units × strata
         else:
             votes = np.zeros((units, len(names)), dtype=np.int32)
             np.add.at(votes, (unit_of_row, stratum_of_row), 1)
@@ -68,11 +68,11 @@ def random_split(
 
 
 def even_split(strata: IntArray, *, seed: int, validation: float, test: float) -> npt.NDArray[np.int8]:
-    """Split records at random into parts of exactly the rounded shares; runs of neighbouring strata keep theirs.
+    """Split records at random into parts of exactly the rounded shares, evenly over runs of neighbouring strata.
 
-    Records are shuffled, ordered by stratum and taken at even distances, so that of m records in the strata a to b
-    together, m × share ± 1 are test records, and about as evenly for validation. If strata are numbered by the most
-    important label first, each value of that label is such a run.
+    Records are shuffled, ordered by stratum and picked at even distances. Of the m records in the strata a to b
+    together, m × share ± 1 are therefore test records; validation records are spread about as evenly. If strata are
+    numbered by the most important label first, each value of that label is such a run.
 
     >>> split = even_split(np.repeat([0, 1], [75, 25]), seed=0, validation=0.08, test=0.2)
     >>> [np.bincount(part, minlength=3).tolist() for part in (split, split[75:])]
@@ -83,20 +83,20 @@ def even_split(strata: IntArray, *, seed: int, validation: float, test: float) -
     if not (validation >= 0 and test >= 0 and n_test + n_validation < max(n, 1)):
         raise _too_large(validation, test)
     shuffled = numpy_generator(seed, "split").permutation(n)
-    left = shuffled[np.argsort(strata[shuffled], kind="stable")]
+    remaining = shuffled[np.argsort(strata[shuffled], kind="stable")]
     split = np.full(n, Split.TRAIN, dtype=np.int8)
     for part, size in ((Split.TEST, n_test), (Split.VALIDATION, n_validation)):
-        chosen = ((np.arange(size) + 0.5) * len(left) / max(size, 1)).astype(np.int64)
-        split[left[chosen]] = part
-        left = np.delete(left, chosen)
+        chosen = ((np.arange(size) + 0.5) * len(remaining) / max(size, 1)).astype(np.int64)
+        split[remaining[chosen]] = part
+        remaining = np.delete(remaining, chosen)
     return split
 
 
 def joint_strata(labels: Sequence[Attribute], least: int = 10) -> IntArray:
     """Return one stratum per record: its combination of the labels' values.
 
-    A combination of fewer than `least` records could not be dealt out in proportion. Its records join a stratum of the
-    rarest single value among them instead, since rare values are the ones that a split must not lose.
+    A combination of fewer than `least` records could not be dealt out in proportion. Its records join the stratum of
+    their rarest single value instead, since rare values are the ones that a split must not lose.
 
     >>> a = Attribute("a", np.array([0] * 12 + [1] * 12 + [0]), ("x", "y"))
     >>> b = Attribute("b", np.array([0] * 12 + [0] * 12 + [1]), ("x", "y"))
@@ -123,7 +123,7 @@ def joint_strata(labels: Sequence[Attribute], least: int = 10) -> IntArray:
 def group_strata(strata: IntArray, groups: IntArray) -> IntArray:
     """Return strata by group: all records of a group take the rarest stratum among them.
 
-    A split by group then deals out first the few groups that hold a rare value, which a majority would hide.
+    A split by group then spreads the few groups that hold a rare value, which a majority of records would hide.
 
     >>> group_strata(np.array([0, 0, 1, 0, 0]), np.array([7, 7, 7, 8, 8])).tolist()
     [1, 1, 1, 0, 0]
@@ -135,7 +135,7 @@ def group_strata(strata: IntArray, groups: IntArray) -> IntArray:
 
 
 def _share(units: int, fraction: float) -> int:
-    """Return a share of some units, rounded, but at least one of three units or more."""
+    """Return a share of some units, rounded, but at least one if there are three units or more."""
     if fraction == 0:
         return 0
     return max(round(units * fraction), 1 if units >= 3 else 0)

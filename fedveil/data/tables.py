@@ -1,4 +1,4 @@
-"""Reading a user's tables and vectors: every fault is an `InputError` that says what, where, and what to do.
+"""Reading a user's tables and vectors: every fault is an `InputError` that says what is wrong, where, and what to do.
 
 Nothing in a file is ever executed; numpy files that hold Python objects are refused.
 """
@@ -53,7 +53,7 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None, *, text: 
 
 
 def column(frame: pd.DataFrame, name: str, where: str | Path) -> pd.Series:
-    """Return one column; for a misspelt name the error suggests the nearest; lists, structs and maps are refused."""
+    """Return one column; for a misspelt name the error suggests the nearest. Lists, structs and maps are refused."""
     name = one_spelling(name)
     if name not in frame.columns:
         raise InputError(f"{where}: no column {name!r}: {nearest(name, map(str, frame.columns))}")
@@ -85,9 +85,9 @@ def read_vectors(
         if columns is None:
             _wanted(names, drop, path)
         chosen = _wanted(names, columns, path)
-        kept = [name for name in (names if chosen is None else chosen) if name not in drop]
-        if kept != names:
-            vectors, names = vectors[:, [int(name) for name in kept]], kept
+        selected = [name for name in (names if chosen is None else chosen) if name not in drop]
+        if selected != names:
+            vectors, names = vectors[:, [int(name) for name in selected]], selected
     else:
         if key is not None:
             raise InputError(f"{path}: a key chooses an array of an .npz file; choose columns of a table")
@@ -112,7 +112,7 @@ def read_array(path: str | Path, key: str | None = None) -> FloatArray:
 
 
 def same_rows(rows: Mapping[str, int]) -> int:
-    """Return the number of rows that several files have in common, or say which two differ.
+    """Return the number of rows that several files have in common, or raise an error that says which two differ.
 
     >>> same_rows({"vectors.npy": 3, "labels.csv": 3})
     3
@@ -132,7 +132,7 @@ def _suffix(path: Path, allowed: Sequence[str]) -> str:
 
 
 def _bytes(path: Path) -> bytes:
-    """Return a file's content, or say why it cannot be read."""
+    """Return a file's content, or raise an error that says why it cannot be read."""
     try:
         data = path.read_bytes()
     except FileNotFoundError as fault:
@@ -161,7 +161,7 @@ def _nearest_file(path: Path) -> str:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """Split a file's name before the ending that shows its format; the ending is empty if it is none of ours."""
+    """Split a file's name before the ending that shows its format; the ending is empty if we do not know it."""
     endings = (ending for ending in sorted(_TABLES + _ARRAYS, key=len, reverse=True) if name.lower().endswith(ending))
     ending = next(endings, "")
     return name[: len(name) - len(ending)], ending
@@ -194,7 +194,9 @@ def _parquet(data: bytes, path: Path, columns: Sequence[str] | None) -> Any:
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError) as fault:
-        raise InputError(f"{path}: not a whole Parquet file ({_first_line(fault)}); write or fetch it again") from fault
+        raise InputError(
+            f"{path}: not a complete Parquet file ({_first_line(fault)}); write or fetch it again"
+        ) from fault
     return _text_decoded(table.select([in_file[name] for name in chosen]).rename_columns(chosen))
 
 
@@ -233,7 +235,7 @@ def _array(path: Path, key: str | None) -> npt.NDArray[Any]:
             raise InputError(
                 f"{path}: holds Python objects, which could run code when read; save plain numbers (float32)"
             ) from fault
-        raise InputError(f"{path}: not a whole numpy file; save it again with numpy.save or numpy.savez") from fault
+        raise InputError(f"{path}: not a complete numpy file; save it again with numpy.save or numpy.savez") from fault
     if not isinstance(array, np.ndarray):  # a zip may hold files that are not arrays
         raise InputError(f"{path}: {key or names[0]!r} is not a numpy array; save it again with numpy.savez")
     return array

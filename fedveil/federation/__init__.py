@@ -1,9 +1,9 @@
-"""Federation: devices play a game, and a view of exactly what left them.
+"""Federation: devices that play a game, and views of exactly what left them.
 
 `federation.py` says who takes part; `run.py` holds the state of a game in play, and `rounds.py` plays it;
-`engine_stacked.py` and `engine_plain.py` train the devices of one round; `exchange.py` is what passes between devices
-and server, and `aggregation.py` how the server combines it; `recording.py` is what the server saw during training,
-`release.py` what leaves afterwards, and `heads.py` what that is good for.
+`engine_stacked.py` and `engine_plain.py` train the devices of one round; `exchange.py` passes updates from devices to
+the server, and `aggregation.py` combines them; `recording.py` has what the server saw during training, `release.py`
+what leaves afterwards, and `heads.py` measures how useful that is.
 """
 
 from __future__ import annotations

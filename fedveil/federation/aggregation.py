@@ -43,7 +43,7 @@ class WeightedMean(Aggregator):
 
 @dataclass(frozen=True)
 class Mean(Aggregator):
-    """The plain mean: every device counts alike."""
+    """The plain mean: every device counts equally."""
 
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
         """Average."""
@@ -52,7 +52,7 @@ class Mean(Aggregator):
 
 @dataclass(frozen=True)
 class Median(Aggregator):
-    """The coordinate-wise median (Yin et al. 2018); the mean of the middle two where their number is even."""
+    """The coordinate-wise median (Yin et al. 2018); the mean of the middle two if the number of devices is even."""
 
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
         """Take the middle of every coordinate."""
@@ -87,7 +87,7 @@ class TrimmedMean(Aggregator):
 
 @dataclass(frozen=True)
 class Krum(Aggregator):
-    """The update closest to its n − f − 2 nearest ones (Blanchard et al. 2017), f of n devices being hostile.
+    """The update closest to its n − f − 2 nearest ones (Blanchard et al. 2017), where f of n devices are hostile.
 
     With `keep` above 1 it is the mean of that many best updates (multi-Krum).
 
@@ -110,7 +110,7 @@ class Krum(Aggregator):
 
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
         """Score every update by its nearest neighbours."""
-        # Not by ‖a‖² + ‖b‖² − 2a·b, which loses all digits of the distance between updates that differ little.
+        # Not by ‖a‖² + ‖b‖² − 2a·b, which loses all digits of the distance between updates that are almost equal.
         distances = torch.cdist(updates, updates, compute_mode="donot_use_mm_for_euclid_dist").square()
         distances.fill_diagonal_(float("inf"))
         near = len(updates) - self.hostile - 2
@@ -126,7 +126,7 @@ class MaskedMean(Aggregator):
     """
 
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
-        """Average each coordinate over its senders; what no device sent stays as it was."""
+        """Average each coordinate over its senders; what no device sent does not change."""
         sent = (updates != 0).to(updates.dtype) * weights.to(updates.dtype).unsqueeze(1)
         total = sent.sum(dim=0)
         return torch.where(total > 0, (updates * sent).sum(dim=0) / total.clamp_min(1e-12), 0)

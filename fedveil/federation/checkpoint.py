@@ -1,7 +1,7 @@
 """A run's whole state in a folder: tensors as safetensors, the rest as JSON; nothing in it is ever executed.
 
 The folder is written next to its final path, flushed to the disk and then renamed, so that after a crash or a power
-cut either the old folder or the new one is whole. A full disk raises `OSError`, and the old folder stays.
+cut either the old folder or the new one is complete. A full disk raises `OSError`, and the old folder remains.
 """
 
 from __future__ import annotations
@@ -63,22 +63,22 @@ def save(run: Run, folder: Path) -> None:
         "shadow_devices": len(run.shadow_rows),
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh, old = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
+    new, old = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
     if old.exists() and not folder.exists():  # stopped between the two renames: only the old folder exists
         os.replace(old, folder)
-    for leftover in (fresh, old):
+    for leftover in (new, old):
         shutil.rmtree(leftover, ignore_errors=True)
     try:
-        fresh.mkdir()
-        _write(fresh, tensors, facts)
+        new.mkdir()
+        _write(new, tensors, facts)
         sync(folder.parent)
         if folder.exists():
             os.replace(folder, old)
             sync(folder.parent)
-        os.replace(fresh, folder)
+        os.replace(new, folder)
         sync(folder.parent)
     except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
         raise
     shutil.rmtree(old, ignore_errors=True)
 
@@ -97,7 +97,7 @@ def _write(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> N
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """A saved state as it was read: it belongs to the same federation and game."""
+    """A saved state that was read, and that belongs to the same federation and game."""
 
     folder: Path
     facts: dict[str, Any]
@@ -114,15 +114,15 @@ def read(folder: Path, federation: Federation, game: Game) -> Saved:
         written, recorded = facts["format"], facts["fingerprint"].items()
     except FileNotFoundError as fault:
         missing = next(name for name in ("run.json", "state.safetensors") if not (source / name).exists())
-        raise InputError(f"{folder}: no saved run here ({missing} is missing)") from fault
+        raise InputError(f"{folder}: holds no saved run ({missing} is missing)") from fault
     except Exception as fault:
         raise InputError(f"{folder}: the saved run is damaged ({type(fault).__name__}); start it afresh") from fault
     if written != FORMAT:
-        raise InputError(f"{folder}: saved in format {written}, this version reads {FORMAT}")
+        raise InputError(f"{folder}: saved in format {written}, but this version reads {FORMAT}")
     expected = fingerprint(federation, game)
     for what, value in recorded:
         if expected.get(what) != value:
-            raise InputError(f"{folder}: belongs to another run: {what} was {value!r}, is {expected.get(what)!r}")
+            raise InputError(f"{folder}: belongs to another run: {what} was {value!r}, now {expected.get(what)!r}")
     return Saved(folder, facts, tensors)
 
 

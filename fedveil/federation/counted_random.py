@@ -34,7 +34,7 @@ def uniform(seeds: Tensor, step: int, call: int, per_device: tuple[int, ...]) ->
 
 
 def _wrapped(number: int) -> int:
-    """Return a whole number as 64 signed bits would hold it."""
+    """Return a whole number, wrapped to 64 signed bits."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -48,7 +48,7 @@ class Dice:
     """What losses draw: uniform numbers for the records of some devices' batches; `turn` selects the batch.
 
     A record's numbers depend on its position in its device's batch, not on how many devices are stacked or how far
-    batches are padded. Seeds are made at the first draw: a game that draws nothing pays nothing.
+    batches are padded. Seeds are made at the first draw, so that a game that draws nothing does not pay for them.
     """
 
     def __init__(self, seeds: Callable[[], Tensor]) -> None:
@@ -58,7 +58,7 @@ class Dice:
         self._step = self._call = 0
 
     def turn(self, step: int, records: torch.Size) -> None:
-        """Go on to a step's batch: (batch,) of a single device, or (devices, batch) of the leading devices."""
+        """Move on to a step's batch: (batch,) of a single device, or (devices, batch) of the leading devices."""
         self._step, self._call, self._records = step, 0, records
 
     def __call__(self, shape: tuple[int, ...]) -> Tensor:

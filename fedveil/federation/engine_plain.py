@@ -1,4 +1,4 @@
-"""The plain engine: one device after another, torch's own modules and optimisers. Slow, and easy to check.
+"""The plain engine: one device after another, with torch's own modules and optimisers; slow, but easy to check.
 
 It is the reference against which the stacked engine is tested.
 """
@@ -31,12 +31,12 @@ class PlainEngine(Engine):
         layouts = {name: Layout.of(seat.template) for name, seat in work.seats.items()}
         movers = work.stage.players
         ends = {name: states[name].clone() for name in movers}
-        kept_memories = {name: memory.clone() for name, memory in memories.items()}
+        new_memories = {name: memory.clone() for name, memory in memories.items()}
         like = next(iter(states.values()))
         seeds = work.dropout_seeds().to(like.device)
         plans = [work.batches(position) for position in range(len(work.devices))]
-        most = max((len(plan) for plan in plans), default=0)
-        trace = np.zeros((most, len(work.stage.moves), len(work.devices)))
+        most_steps = max((len(plan) for plan in plans), default=0)
+        trace = np.zeros((most_steps, len(work.stage.moves), len(work.devices)))
         for position, plan in enumerate(plans):
             modules = {name: copy.deepcopy(seat.template) for name, seat in work.seats.items()}
             for name, module in modules.items():
@@ -44,7 +44,7 @@ class PlainEngine(Engine):
                 layouts[name].load(module, states[name][position])
             scale = 1.0 if work.rate_scales is None else float(work.rate_scales[position])
             optimisers = {name: _optimiser(modules[name], work.seats[name].player.optimiser, scale) for name in movers}
-            for name, memory in kept_memories.items():
+            for name, memory in new_memories.items():
                 _remember(optimisers[name], layouts[name], memory[position])
             settings = {
                 name: torch.tensor(values[position : position + 1]).to(like) for name, values in work.settings.items()
@@ -53,18 +53,18 @@ class PlainEngine(Engine):
             for step, rows in enumerate(plan):
                 batch = torch.from_numpy(rows[rows >= 0]).to(like.device)
                 data = {name: column[batch] for name, column in work.data.items()}
-                now = Situation(True, None, seeds[position : position + 1], step)
+                situation = Situation(True, None, seeds[position : position + 1], step)
                 dice.turn(step, batch.shape)
                 for index, move in enumerate(work.stage.moves):
                     for _ in range(move.repeat):
-                        trace[step, index, position] = _move(move, modules, optimisers, data, settings, now, dice)
+                        trace[step, index, position] = _move(move, modules, optimisers, data, settings, situation, dice)
             for name in movers:
                 ends[name][position] = layouts[name].flatten(modules[name], ends[name].dtype)
-            for name, memory in kept_memories.items():
+            for name, memory in new_memories.items():
                 memory[position] = _memory(optimisers[name], layouts[name], memory[position])
         refuse_divergence(work, trace, ends)
         steps = np.array([len(plan) for plan in plans], dtype=np.int64)
-        return Outcome(ends, kept_memories, trace.sum(axis=0).T / np.maximum(steps, 1)[:, None], steps)
+        return Outcome(ends, new_memories, trace.sum(axis=0).T / np.maximum(steps, 1)[:, None], steps)
 
 
 def _move(
@@ -73,7 +73,7 @@ def _move(
     optimisers: Mapping[str, torch.optim.Optimizer],
     data: Mapping[str, Tensor],
     settings: Mapping[str, Tensor],
-    now: Situation,
+    situation: Situation,
     dice: Dice,
 ) -> float:
     for name, module in modules.items():
@@ -81,14 +81,14 @@ def _move(
         module.requires_grad_(name in move.players)
         for part in module.modules():
             if isinstance(part, CountedDropout):
-                part.now = now
+                part.now = situation
     loss = move.loss(Play(data, None, settings, lambda player, inputs: modules[player](inputs), dice)).mean()
     for name in move.players:
         optimisers[name].zero_grad(set_to_none=False)
     loss.backward()  # type: ignore[no-untyped-call]
     for name in move.players:
         for parameter in modules[name].parameters():
-            if parameter.grad is None:  # a weight that the loss never touched: a zero gradient
+            if parameter.grad is None:  # a weight that the loss never used has a zero gradient
                 parameter.grad = torch.zeros_like(parameter)
         optimisers[name].step()
     return float(loss.detach())

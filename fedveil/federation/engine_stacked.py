@@ -1,6 +1,6 @@
 """The stacked engine: all sampled devices at once, along a leading axis.
 
-Small models are bound by the interpreter, not by arithmetic: one pass of Python for a hundred devices costs
+The time of small models goes to the interpreter, not to arithmetic: one pass of Python for a hundred devices costs
 little more than for one. Devices are sorted by their number of steps, so that those still training are
 always a leading part of the stack; partial batches are padded, and padding has weight 0.
 """
@@ -82,10 +82,10 @@ class StackedEngine(Engine):
         plans = [work.batches(position) for position in range(len(work.devices))]
         steps = np.array([len(plan) for plan in plans], dtype=np.int64)
         order = np.argsort(-steps, kind="stable")
-        back = np.argsort(order, kind="stable")
+        original_order = np.argsort(order, kind="stable")
         like = next(iter(states.values()))
         device, dtype = like.device, like.dtype
-        whole = {
+        all_tables = {
             name: _Table.unpack(
                 self._network(name, seat),
                 states[name][order],
@@ -106,27 +106,27 @@ class StackedEngine(Engine):
             rows, weights = batches.at(step, dtype)
             if len(rows) != active:
                 active = len(rows)
-                tables = {name: table.leading(active) for name, table in whole.items()}
+                tables = {name: table.leading(active) for name, table in all_tables.items()}
                 active_settings = {name: values[:active] for name, values in settings.items()}
                 scale = None if scales is None else scales[:active]
             flat = rows.reshape(-1)
             data = {
                 n: column.index_select(0, flat).view(*rows.shape, *column.shape[1:]) for n, column in work.data.items()
             }
-            now = Situation(True, weights, seeds[:active], step)
+            situation = Situation(True, weights, seeds[:active], step)
             dice.turn(step, rows.shape)
             for index, move in enumerate(work.stage.moves):
                 for _ in range(move.repeat):
                     play = Play(data, weights, active_settings, _no_networks, dice)
-                    loss = self._move(move, work, tables, play, now, scale, rows.shape)
+                    loss = self._move(move, work, tables, play, situation, scale, rows.shape)
                 losses[index].append(loss)
         trace = torch.stack([_traced(of_move, len(order)) for of_move in losses], dim=1)
-        ends = {name: whole[name].pack()[back] for name in work.stage.players}
-        in_order = trace[:, :, back].numpy()
+        ends = {name: all_tables[name].pack()[original_order] for name in work.stage.players}
+        in_order = trace[:, :, original_order].numpy()
         refuse_divergence(work, in_order, ends)
         return Outcome(
             ends,
-            {name: whole[name].memory.pack()[back] for name in memories},
+            {name: all_tables[name].memory.pack()[original_order] for name in memories},
             in_order.sum(axis=0).T / np.maximum(steps, 1)[:, None],
             steps,
         )
@@ -141,15 +141,15 @@ class StackedEngine(Engine):
         scale: Tensor | None,
         records: torch.Size,
     ) -> Tensor:
-        taken: dict[str, Step] = {}
+        steps: dict[str, Step] = {}
         for name in move.players:
             settings = work.seats[name].player.optimiser
             plain = isinstance(settings, SGD) and not settings.momentum and not settings.weight_decay and scale is None
-            taken[name] = Step(settings.learning_rate if plain else None)
+            steps[name] = Step(settings.learning_rate if plain else None)
 
         def send(player: str, inputs: Tensor) -> Tensor:
             table = tables[player]
-            step = taken.get(player)
+            step = steps.get(player)
             weights = table.parameters if step is None else table.moving
             situation = now if move.trains(player) else replace(now, training=False)
             return table.network(weights, table.buffers, inputs, situation, step or Step(None))
@@ -157,19 +157,19 @@ class StackedEngine(Engine):
         play.networks = send
         loss = move.loss(play)
         shares = _shares(loss, now.weights, records, move)
-        for step in taken.values():
+        for step in steps.values():
             step.due = True
         leaves = [leaf for name in move.players for leaf in tables[name].moving]
-        # Not as grad_outputs: torch would load sympy to compare their shapes, half a second at the first step.
+        # Not as grad_outputs: torch would load sympy to compare their shapes, which takes half a second once.
         weighted = loss * shares
         gradients = iter(torch.autograd.grad(weighted.sum(), leaves, allow_unused=True))
-        if all(step.fused for step in taken.values()):
+        if all(step.fused for step in steps.values()):
             return weighted.detach()
         with torch.no_grad():
             for name in move.players:
                 table = tables[name]
                 of_player = [next(gradients) for _ in table.moving]
-                if not taken[name].fused:
+                if not steps[name].fused:
                     filled = [
                         torch.zeros_like(leaf) if gradient is None else gradient
                         for leaf, gradient in zip(table.moving, of_player, strict=True)
@@ -199,7 +199,7 @@ class _Batches:
         return len(self.active)
 
     def at(self, step: int, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        """Return a step's record numbers and, where some batches are shorter, the rows' weights."""
+        """Return a step's record numbers and, if some batches are shorter, the rows' weights."""
         k, width = self.active[step], self.width[step]
         rows = self.numbers[step, :k, :width]
         return rows, self.real[step, :k, :width].to(dtype) if self.ragged[step] else None
@@ -208,14 +208,14 @@ class _Batches:
 def _shares(loss: Tensor, weights: Tensor | None, records: torch.Size, move: Move) -> Tensor:
     """Return the weight of each value of a loss in its device's mean; a loss per device has weight 1.
 
-    The loss is multiplied by them, which saves autograd the nodes of a mean.
+    The loss is multiplied by these weights, which saves autograd the nodes of a mean.
     """
     if loss.shape == records[:1]:
         return torch.ones_like(loss)
     if loss.shape != records:
         raise InputError(
             f"move {move.title!r}: the loss has shape {tuple(loss.shape)} for {tuple(records)} records; "
-            "it must give one value per record or one per device"
+            "it must return one value per record or one per device"
         )
     if weights is None:
         return torch.full_like(loss, 1 / records[1])
@@ -223,9 +223,9 @@ def _shares(loss: Tensor, weights: Tensor | None, records: torch.Size, move: Mov
 
 
 def _traced(losses: list[Tensor], devices: int) -> Tensor:
-    """Return a move's loss on every device at every step, (steps, devices), 0 where a device had finished.
+    """Return a move's loss on every device at every step, (steps, devices), 0 after a device has finished.
 
-    Summed here in a few passes, one per run of steps of the same shape, rather than at every step.
+    Losses are summed here in a few passes, one per run of steps of the same shape, rather than at every step.
     """
     trace = torch.zeros(len(losses), devices, dtype=torch.float64)
     start = 0

@@ -31,7 +31,7 @@ class Sent:
 
     Attributes:
         updates: one row per device that sent something.
-        speaking: those devices' positions among the sampled ones; the others sent nothing.
+        speaking: the positions of those devices among the sampled ones; the others sent nothing.
         damage: what the shield did to the updates, averaged over these devices.
         bytes: how much they sent in total.
     """
@@ -48,7 +48,7 @@ def sent_players(run: Run, stage: Stage) -> list[str]:
 
 
 def segments_of(run: Run, stage: Stage | None = None) -> tuple[Segment, ...]:
-    """Return the tensors of an update in the order in which a device sends them, in a stage or in the present one."""
+    """Return the tensors of an update in the order in which a device sends them, in a stage or in the current one."""
     if not run.stages:
         return ()
     if stage is None:
@@ -67,27 +67,27 @@ def segments_of(run: Run, stage: Stage | None = None) -> tuple[Segment, ...]:
 def send_updates(run: Run, work: Work, outcome: Outcome) -> Sent:
     """Shield every device's update of its shared players; a device whose shield cannot run sends nothing."""
     names = sent_players(run, work.stage)
-    everyone = np.arange(len(work.devices))
+    all_positions = np.arange(len(work.devices))
     if not names:
-        return Sent(torch.zeros(0, 0), everyone[:0], {}, 0)
+        return Sent(torch.zeros(0, 0), all_positions[:0], {}, 0)
     updates = torch.cat([outcome.states[name] - run.shared[name] for name in names], dim=1)
     if isinstance(run.shield, Identity) or Kind.UPDATE not in run.shield.acts_on:
-        return Sent(updates, everyone, {}, updates.numel() * updates.element_size())
+        return Sent(updates, all_positions, {}, updates.numel() * updates.element_size())
     segments = segments_of(run, work.stage)
     networks = _starting_networks(run, work) if run.shield.by_record else {}
     contexts = [_context(run, work, outcome, segments, networks, position) for position in range(len(work.devices))]
     answers = run.shield.apply_all(updates, contexts)
     speaking = [position for position, answer in enumerate(answers) if not isinstance(answer, ShieldError)]
-    spoken = [answer for answer in answers if not isinstance(answer, ShieldError)]
-    messages = [message.values for message, _ in spoken]
-    damages = [asdict(damage) for _, damage in spoken]
+    sent = [answer for answer in answers if not isinstance(answer, ShieldError)]
+    messages = [message.values for message, _ in sent]
+    damages = [asdict(damage) for _, damage in sent]
     mean = {key: float(np.mean([damage[key] for damage in damages])) for key in damages[0]} if damages else {}
-    total = sum(damage.bytes for _, damage in spoken)
+    total = sum(damage.bytes for _, damage in sent)
     return Sent(torch.cat(messages) if messages else updates[:0], np.array(speaking, dtype=np.int64), mean, total)
 
 
 def aggregate(run: Run, stage: Stage, sent: Sent, records: IntArray) -> None:
-    """Let the server combine the updates, weighted by their senders' numbers of records, and move shared players."""
+    """Let the server combine the updates, weighted by numbers of records, and move the shared players."""
     weights = torch.from_numpy(records[sent.speaking]).to(sent.updates.device, torch.float32)
     combined = run.federation.aggregation(sent.updates, weights)
     start = 0
@@ -120,7 +120,7 @@ def _context(
 
 
 class _Records(Mapping[str, Tensor]):
-    """One device's records, gathered when they are read: copying those of all devices of a round costs too much."""
+    """One device's records, gathered only when they are read: copying those of all devices would cost too much."""
 
     def __init__(self, columns: Mapping[str, Tensor], rows: IntArray) -> None:
         self.columns, self.rows = columns, rows
@@ -140,7 +140,7 @@ class _Records(Mapping[str, Tensor]):
 
 
 def _starting_networks(run: Run, work: Work) -> dict[str, nn.Module]:
-    """Return the sent players' networks with the weights that this round began with, in evaluation mode."""
+    """Return the networks of the players that are sent, with this round's first weights, in evaluation mode."""
     networks: dict[str, nn.Module] = {}
     for name in sent_players(run, work.stage):
         module = copy.deepcopy(work.seats[name].template).to(run.shared[name].device, run.shared[name].dtype)
@@ -150,9 +150,9 @@ def _starting_networks(run: Run, work: Work) -> dict[str, nn.Module]:
 
 
 def _samples(work: Work, outcome: Outcome, networks: dict[str, nn.Module], position: int) -> Samples | None:
-    """Return a device's samples where its update is that of one shared player with one loss of x and y; else None.
+    """Return a device's samples if its update is that of one shared player with one loss of x and y; else None.
 
-    Whether that loss reads anything but the network's outputs and y is checked when it is called, and refused.
+    A loss that reads anything but the network's outputs and y is refused when it is called.
     """
     moves = work.stage.moves
     if len(networks) != 1 or len(moves) != 1 or not {"x", "y"} <= set(work.data):
@@ -172,7 +172,7 @@ def _samples(work: Work, outcome: Outcome, networks: dict[str, nn.Module], posit
 
 
 def _single_step(work: Work, outcome: Outcome, move: Move, player: str, position: int) -> float | None:
-    """Return minus the learning rate where the device made exactly one step of plain descent."""
+    """Return minus the learning rate if the device made exactly one step of plain descent."""
     optimiser = work.seats[player].player.optimiser
     plain = isinstance(optimiser, SGD) and not optimiser.momentum and not optimiser.weight_decay
     if not plain or int(outcome.steps[position]) != 1 or move.repeat != 1:
@@ -188,7 +188,7 @@ def _loss_of_outputs(move: Move, player: str, work: Work, position: int) -> Call
         settings = {
             name: torch.tensor(values[position : position + 1]).to(outputs) for name, values in work.settings.items()
         }
-        stand_in = outputs.new_empty(0)  # for x: the loss may send it through the network, and nothing else
+        stand_in = outputs.new_empty(0)  # for x: the loss may send it through the network, but do nothing else with it
 
         def networks(called: str, inputs: Tensor) -> Tensor:
             if called != player or inputs is not stand_in:

@@ -54,15 +54,15 @@ class Federation:
         engine: "stacked" (fast), "plain" (the readable reference), or "flower" (each device is a separate machine,
             where the stacked engine plays its share).
         unreliable: the probability that a sampled device drops out of a round.
-        device: the torch device of all tensors; "auto": a GPU where there is one, else the CPU.
+        device: the torch device of all tensors; "auto" for a GPU if there is one, else the CPU.
         dtype: "float32" or "float64".
-        settings: hyper-parameters by name, one number for all devices or one each.
-        batch_sizes: one per device, in place of the stage's.
-        local_epochs: one per device, in place of the stage's.
+        settings: hyper-parameters by name, one number for all devices or one for each.
+        batch_sizes: one per device, instead of the stage's.
+        local_epochs: one per device, instead of the stage's.
         rate_scales: one factor per device on every learning rate.
         own_attribute: the attribute that each device protects; losses read it as "own".
-        policies: what people have chosen to hide, one policy for all devices or one each; the shield reads it.
-        local_limit: bytes of local players' state held in memory; more goes to memory-mapped files.
+        policies: what people have chosen to hide, one policy for all devices or one for each; the shield reads it.
+        local_limit: how many bytes of local players' state are held in memory; the rest goes to memory-mapped files.
         partition: which device holds which training records; derived from `devices`.
     """
 
@@ -127,14 +127,14 @@ class Federation:
         return f"Federation({self.data.name!r}, {who}, {how})"
 
     def _check_policies(self) -> None:
-        """Refuse policies that the shield does not meet: nothing may leave under a promise that nobody keeps."""
+        """Refuse policies that the shield does not fulfil: nothing may leave under a promise that is not kept."""
         from fedveil.core.policy import Policy
-        from fedveil.shields.policies import unmet  # scikit-learn, which takes a second to import
+        from fedveil.shields.policies import unmet  # imports scikit-learn, which takes a second
 
-        given = self.policies if isinstance(self.policies, Sequence) else (self.policies,)
-        for policy in given:
+        policies = self.policies if isinstance(self.policies, Sequence) else (self.policies,)
+        for policy in policies:
             if not isinstance(policy, Policy):
-                raise InputError(f"policies: {policy!r} is no policy; read one by fedveil.config.read_policy(file)")
+                raise InputError(f"policies: {policy!r} is not a policy; read one by fedveil.config.read_policy(file)")
             policy.check(tuple(self.data.attributes))
             reason = unmet(policy, self.shield)
             if reason is not None:
@@ -182,7 +182,7 @@ class Federation:
 
     @cached_property
     def data_digest(self) -> str:
-        """A digest of all records, computed once: a run that is saved every round need not read them all each time."""
+        """A digest of all records, computed once: a run that is saved every round need not read them again."""
         labels = [] if self.data.y is None else [self.data.y.codes]
         labels += [self.data.attributes[name].codes for name in sorted(self.data.attributes)]
         return _digest(self.data.x, self.data.split, *labels)
@@ -199,13 +199,13 @@ class Federation:
         return np.asarray(values, dtype=np.float64)[devices]
 
     def policy(self, device: int) -> Policy | None:
-        """Return the policy of a device; shadows, which are numbered after the real devices, take theirs in turn."""
+        """Return the policy of a device; shadows, numbered after the real devices, take the policies in turn."""
         if isinstance(self.policies, Sequence):
             return self.policies[device % len(self.policies)]
         return self.policies
 
     def own_codes(self) -> Attribute | None:
-        """Return each training record's value of the attribute that its device protects; None where none is chosen."""
+        """Return each training record's value of the attribute that its device protects; None if none is chosen."""
         if self.own_attribute is None:
             return None
         codes = np.full(len(self.data), -1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Fleet: where the devices of a round are: all in this process, or on Flower each on its own machine."""
+"""Fleet: where the devices of a round are: all in this process or, on Flower, each on its own machine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Answers:
 
 
 class Fleet(ABC):
-    """Has devices play a round. What stays on a device stays in the fleet."""
+    """Lets devices play a round. What stays on a device stays in the fleet."""
 
     @abstractmethod
     def present(self, run: Run, devices: IntArray) -> IntArray:

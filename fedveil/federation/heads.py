@@ -1,7 +1,7 @@
 """Task heads on released representations: how much utility a defence leaves, and to which groups.
 
-A head is fitted on training people, stopped or tuned on validation people, and gives log-probabilities of the K labels;
-every record counts alike.
+A head is fitted on training people, stopped or tuned on validation people, and returns log-probabilities of the K
+labels; every record counts equally.
 """
 
 from __future__ import annotations
@@ -64,23 +64,23 @@ def mlp_head(lesson: Lesson) -> Posterior:
 
 def boosting_head(lesson: Lesson) -> Posterior:
     """Gradient-boosted trees, stopped when the validation loss no longer improves; ties are broken by the seed."""
-    from sklearn.ensemble import HistGradientBoostingClassifier  # a second of imports that other heads need not pay
+    from sklearn.ensemble import (
+        HistGradientBoostingClassifier,
+    )  # takes a second to import
 
     (vectors, codes), (held_out, truth) = lesson.train, lesson.validation
-    seen = np.isin(truth, codes)  # the library refuses labels that it has not seen
-    watched = {"X_val": held_out[seen], "y_val": truth[seen]} if seen.any() else {}
+    usable = np.isin(truth, codes)  # the library refuses labels that it has not seen
+    stopping = {"X_val": held_out[usable], "y_val": truth[usable]} if usable.any() else {}
     model = HistGradientBoostingClassifier(
         max_iter=200,
         min_samples_leaf=int(np.clip(len(codes) // 40, 2, 20)),
         learning_rate=0.08,
-        early_stopping=bool(watched),
+        early_stopping=bool(stopping),
         n_iter_no_change=10,
         random_state=lesson.seed % 2**32,
     )
-    with threadpool_limits(
-        1, user_api="openmp"
-    ):  # the same sums in the same order; threads would only wait for each other
-        model.fit(vectors, codes, **watched)
+    with threadpool_limits(1, user_api="openmp"):  # sums in a fixed order; threads would only wait for each other
+        model.fit(vectors, codes, **stopping)
     return _spread(model, lesson.classes)
 
 
@@ -90,16 +90,16 @@ def logistic_head(lesson: Lesson) -> Posterior:
     from sklearn.linear_model import LogisticRegression
 
     held_out, truth = lesson.validation
-    best, kept = -1.0, None
+    best_accuracy, best_model = -1.0, None
     for inverse_penalty in (0.01, 0.3, 10.0):
         model = LogisticRegression(C=inverse_penalty, max_iter=500)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # judged on validation people like any other
             model.fit(*lesson.train)
         accuracy = float((model.predict(held_out) == truth).mean())
-        if accuracy > best:
-            best, kept = accuracy, model
-    return _spread(kept, lesson.classes)
+        if accuracy > best_accuracy:
+            best_accuracy, best_model = accuracy, model
+    return _spread(best_model, lesson.classes)
 
 
 HEADS: dict[str, Callable[[Lesson], Posterior]] = {
@@ -110,23 +110,23 @@ HEADS: dict[str, Callable[[Lesson], Posterior]] = {
 
 
 def fit_kind(kind: str, lesson: Lesson) -> Posterior:
-    """Fit one kind of head; where training people carry only one label, that label is always the answer."""
-    seen = np.unique(lesson.train[1])
-    if len(seen) == 1:
-        sure = np.full(lesson.classes, np.log(1e-9))
-        sure[seen[0]] = 0.0
-        return lambda vectors: np.tile(sure, (len(vectors), 1))
+    """Fit one kind of head; if training people have only one label, that label is always the answer."""
+    labels = np.unique(lesson.train[1])
+    if len(labels) == 1:
+        certain = np.full(lesson.classes, np.log(1e-9))
+        certain[labels[0]] = 0.0
+        return lambda vectors: np.tile(certain, (len(vectors), 1))
     return HEADS[kind](lesson)
 
 
 def _spread(model: Any, classes: int) -> Posterior:
-    """Return a posterior with a column for every label, also for labels that no training person carried."""
+    """Return a posterior with a column for every label, even for labels that no training person has."""
 
     def posterior(vectors: FloatArray) -> FloatArray:
         with threadpool_limits(1, user_api="openmp"):
-            seen = model.predict_proba(vectors)
+            known_probabilities = model.predict_proba(vectors)
         probabilities = np.zeros((len(vectors), classes))
-        probabilities[:, model.classes_] = seen
+        probabilities[:, model.classes_] = known_probabilities
         return np.asarray(np.log(np.clip(probabilities, 1e-9, 1)), dtype=np.float64)
 
     return posterior
@@ -141,11 +141,11 @@ def fit_heads(
     draws: int = 1000,
     releases: Releases | None = None,
 ) -> list[Utility]:
-    """Train heads of these kinds per task on the training people's representations, and score the best on test people.
+    """Train heads of these kinds for each task on training people's representations; score the best on test people.
 
     The best head has the highest accuracy on validation people; ties go to the kind named first. A task is the data's
     target or any of its attributes: the representation is released once and serves all tasks. `releases` are the
-    run's, if they are computed already.
+    run's, if they have been computed.
     """
     kinds = tuple(dict.fromkeys(heads))
     for kind in kinds:
@@ -161,7 +161,7 @@ def fit_heads(
 
 
 def score_outputs(run: Run, *, seed: int = 0, draws: int = 1000, releases: Releases | None = None) -> Utility:
-    """Score the outputs of the game, as released, on the data's target: the same figures for the model itself."""
+    """Score the outputs of the game, as released, on the data's target: the figures of a head, for the model itself."""
     target = run.federation.data.y
     if target is None:
         raise InputError("outputs are scored on the data's target, but it has none; load it with target=…")
@@ -170,8 +170,8 @@ def score_outputs(run: Run, *, seed: int = 0, draws: int = 1000, releases: Relea
     scores = {split: releases.of(split, Kind.OUTPUT) for split in (Split.VALIDATION, Split.TEST)}
     if scores[Split.TEST].shape[1:] != (len(target.values),):
         raise InputError(
-            f"{run.game.name} gives outputs of shape {scores[Split.TEST].shape[1:]} for {len(target.values)} values of "
-            f"{target.name!r}; it must give one score per value"
+            f"{run.game.name} returns outputs of shape {scores[Split.TEST].shape[1:]} for {len(target.values)} values "
+            f"of {target.name!r}; it must return one score per value"
         )
     posteriors = {split: log_softmax(values[task.labelled[split]], axis=1) for split, values in scores.items()}
     right = posteriors[Split.VALIDATION].argmax(axis=1) == task.codes[Split.VALIDATION]
@@ -185,7 +185,7 @@ class _Task:
     Attributes:
         run: the run whose releases are read.
         label: the label of all records.
-        labelled: by split, which of its records carry the label.
+        labelled: by split, which of its records have the label.
         codes: by split, the codes of those records.
         seed: all randomness of the task's heads and scores derives from it.
         draws: how many bootstrap draws.
@@ -210,7 +210,7 @@ class _Task:
         return cls(run, label, labelled, codes, child_seed(seed, "head", task), draws)
 
     def score(self, posterior: FloatArray, head: str, validation: dict[str, float]) -> Utility:
-        """Score log-probabilities for the test people who carry the label."""
+        """Score log-probabilities for the test people who have the label."""
         data, classes = self.run.federation.data, len(self.label.values)
         guesses, truth = posterior.argmax(axis=1), self.codes[Split.TEST]
         prior = np.bincount(self.codes[Split.TRAIN], minlength=classes) / len(self.codes[Split.TRAIN])
@@ -236,13 +236,13 @@ class _Task:
 
 
 def _fit(task: _Task, vectors: Mapping[Split, FloatArray], kinds: Sequence[str]) -> Utility:
-    seen = {split: vectors[split][task.labelled[split]] for split in Split}
-    train, validation = ((seen[split], task.codes[split]) for split in (Split.TRAIN, Split.VALIDATION))
+    labelled_vectors = {split: vectors[split][task.labelled[split]] for split in Split}
+    train, validation = ((labelled_vectors[split], task.codes[split]) for split in (Split.TRAIN, Split.VALIDATION))
     lesson = Lesson(train, validation, len(task.label.values), task.seed, task.run.federation.device)
     fitted = {kind: fit_kind(kind, lesson) for kind in kinds}
     right = {kind: float((head(validation[0]).argmax(axis=1) == validation[1]).mean()) for kind, head in fitted.items()}
     best = max(kinds, key=lambda kind: right[kind])
-    return task.score(fitted[best](seen[Split.TEST]), best, right)
+    return task.score(fitted[best](labelled_vectors[Split.TEST]), best, right)
 
 
 def _by_value(attribute: Attribute, right: npt.NDArray[np.bool_], groups: IntArray | None) -> dict[str, Estimate]:

@@ -1,4 +1,4 @@
-"""How far a run has come: one record per round, as plain values; reading them back needs no torch."""
+"""How far a run has come: one record per round, as plain values; reading them does not need torch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ class RoundRecord:
         devices: how many devices answered.
         silent: how many of them sent nothing because their shield could not run.
         losses: mean loss by move.
-        validation: the stage's validation loss, where it has one.
+        validation: the stage's validation loss, if it has one.
         damage: what the shield, a chain as a whole, did to the updates, averaged over devices: l2, linf, cosine, bytes.
         bytes_up: how much the devices sent.
-        utility_only: by attribute that the game hides, how many of the devices lack it or hold one value of it.
+        utility_only: for each attribute that the game hides, how many of the devices lack it or hold only one value of
+            it.
     """
 
     stage: str
@@ -42,7 +43,7 @@ class Progress:
     """How far a run has come, as plain values: everything but tensors.
 
     Attributes:
-        stage: the index of the present stage.
+        stage: the index of the current stage.
         round: how many of its rounds have been played.
         best: the lowest validation loss in this stage.
         best_round: the round in which it was reached.

@@ -36,19 +36,19 @@ Recorded = tuple[int, IntArray, Tensor]
 
 Question = Literal["majority", "more than usual"]
 Label = Callable[[IntArray, IntArray], int]
-"""Returns a device's label from its counts of an attribute's values and the counts of all training records."""
+"""Returns a device's label from its own counts of an attribute's values and those of all training records."""
 
 
 def shadow_rows(run: Run, shadows: int) -> list[IntArray]:
-    """Deal the validation records to so many shadow devices, as the real devices were dealt theirs.
+    """Deal the validation records to this many shadow devices, as the real devices were dealt theirs.
 
-    The federation's partitioner deals them, so that shadows are as uneven as the devices they stand for. Where it makes
-    a device of every group or record, so many of these are drawn.
+    The federation's partitioner deals them, so that shadows are as uneven as the devices they stand for. If it makes
+    every group or record a device, this many of these devices are drawn.
     """
     data, seed = run.federation.data, run.federation.seed
     rows = data.rows(Split.VALIDATION)
     if shadows < 0 or len(rows) < shadows:
-        raise InputError(f"{shadows} shadow devices for {len(rows)} validation records; ask for fewer, and not below 0")
+        raise InputError(f"{shadows} shadow devices for {len(rows)} validation records; ask for fewer, but at least 0")
     dealer = run.federation.devices if isinstance(run.federation.devices, Partitioner) else IID(shadows)
     if getattr(dealer, "devices", None) is not None:
         dealer = replace(dealer, devices=shadows)  # type: ignore[type-var]
@@ -61,8 +61,8 @@ def shadow_rows(run: Run, shadows: int) -> list[IntArray]:
         raise InputError(f"{shadows} shadow devices cannot be dealt {len(rows)} validation records: {fault}") from None
     if len(dealt) < shadows:
         raise InputError(f"{shadows} shadow devices, but the validation records make {len(dealt)}; ask for fewer")
-    kept = np.sort(numpy_generator(seed, "shadows").choice(len(dealt), shadows, replace=False))
-    return [np.sort(rows[dealt.device(int(device))]) for device in kept]
+    drawn = np.sort(numpy_generator(seed, "shadows").choice(len(dealt), shadows, replace=False))
+    return [np.sort(rows[dealt.device(int(device))]) for device in drawn]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class Seen:
 
 
 def watch(run: Run, stage: Stage, number: int) -> Seen:
-    """Look at a round before the server moves: the shared weights, and what shadow devices send.
+    """Return what is kept of a round before the server moves: the shared weights, and what shadow devices send.
 
     Shadow devices are numbered after the real ones, and shadow i has the settings of real device i.
     """
@@ -112,14 +112,14 @@ def _protected_codes(run: Run, shadow_rows: list[IntArray]) -> Tensor:
 
 
 def update_view(run: Run, what: str = "updates", seed: int = 0) -> View:
-    """Let an observer see the recorded rounds: from what a device sent to its majority value of each attribute.
+    """Return a view of the recorded rounds: what devices sent, labelled by their majority value of each attribute.
 
     `what` is "updates", "parameters" (the weights after the device's work) or "statistics" (the batch norms'
-    running statistics that left). The attacker learns from shadow devices where there were some, and otherwise
+    running statistics that left). The attacker learns from shadow devices if there were any, and otherwise
     from some of the real devices, which are then never its victims.
     """
     if not run.recorded:
-        raise InputError("no updates were recorded: play with record=[rounds to keep]")
+        raise InputError("no updates were recorded; play with record=[rounds to keep]")
     grants = EVERY_OBSERVER | {Capability.SENDERS, Capability.ROUNDS}
     victims = _pool(run, run.recorded, what)
     if not run.shadows:
@@ -128,7 +128,7 @@ def update_view(run: Run, what: str = "updates", seed: int = 0) -> View:
         )
         return replace(view, grants=grants)
     shadows = _pool(run, run.shadows, what)
-    strata = joint_strata(list(shadows.attributes.values()))  # a value that few shadows have must be in both parts
+    strata = joint_strata(list(shadows.attributes.values()))  # so that a value that few shadows have is in both parts
     split = random_split(len(shadows), seed=seed, validation=0.3, test=0.0, strata=strata, groups=shadows.groups)
     held_out = split == Split.VALIDATION
     return View(shadows.take(~held_out), shadows.take(held_out), victims, grants=grants)
@@ -137,7 +137,7 @@ def update_view(run: Run, what: str = "updates", seed: int = 0) -> View:
 def feature_view(
     run: Run, how: str = "direction", *, question: Question = "majority", by_device: bool = False, seed: int = 0
 ) -> View:
-    """Let the server see features of the recorded updates; any panel may judge the view.
+    """Return the server's view of features of the recorded updates; any panel may judge it.
 
     Every round is centred on its mean: the server sees all updates of a round, and what they have in common reveals
     nothing about a single sender.
@@ -146,9 +146,9 @@ def feature_view(
         run: a run with recorded rounds.
         how: which features; see `features`.
         question: what is asked about a sender: its most frequent value, or the value that it has more of than usual,
-            which differs between devices even where all have the same majority.
-        by_device: take the mean over a device's rounds, one vector each: the server knows who sent what.
-        seed: of the split into the attacker's devices and the victims.
+            which differs between devices even if all have the same majority.
+        by_device: take the mean over each device's rounds, one vector per device: the server knows who sent what.
+        seed: for the split into the attacker's devices and the victims.
     """
     if question not in ("majority", "more than usual"):
         raise InputError(f"updates: question must be 'majority' or 'more than usual', got {question!r}")
@@ -214,7 +214,7 @@ def centred_by_round(vectors: list[FloatArray], rounds: list[IntArray]) -> list[
 
 
 def by_sender(pool: Pool) -> Pool:
-    """Take the mean over a sender's rounds, one vector each."""
+    """Take the mean over each sender's rounds, one vector per sender."""
     assert pool.groups is not None
     senders, first, index = np.unique(pool.groups, return_index=True, return_inverse=True)
     total = np.zeros((len(senders), pool.vectors.shape[1]))

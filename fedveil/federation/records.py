@@ -1,4 +1,4 @@
-"""A run's records as tensors, x shielded first: training, releases, heads and attackers see no other x."""
+"""A run's records as tensors, with x shielded: training, releases, heads and attackers see no other x."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def prepare_shield(shield: Shield, data: AttributeData, seed: int) -> Shield:
 
 
 def record_tensors(federation: Federation, stages: Sequence[Stage], shield: Shield) -> dict[str, Tensor]:
-    """Return "x", "y" and "u:<name>" of all records, x as the prepared shield leaves it; "varies:<name>" where read.
+    """Return "x", "y" and "u:<name>" of all records, x as the prepared shield leaves it; "varies:<name>" if read.
 
     Training records are shielded once, on their device; validation and test records, and training records that no
     device holds, are shielded split by split (device −1). The shield may read the labels of its records in the
-    context. If it fails it raises: there is no run on unshielded records.
+    context. If it fails it raises, so that no run uses unshielded records.
     """
     data, device = federation.data, federation.torch_device
     tensors: dict[str, Tensor] = {"x": _tensor(data.x).to(device, federation.number_type)}
@@ -52,10 +52,10 @@ def record_tensors(federation: Federation, stages: Sequence[Stage], shield: Shie
 
 
 def judged_tensors(federation: Federation, shield: Shield, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the records that a model is judged on and that people release, where no label is available.
+    """Return the records that a model is judged on and that people release, when no label is available.
 
-    They are the run's records, x shielded. Where the shield reads labels, x is left as it is: inputs that were changed
-    according to their labels would give the answers away.
+    They are the run's records, with x shielded. If the shield reads labels, x is left as it is: inputs that were
+    changed according to their labels would give the answers away.
     """
     if not shield.reads_label:
         return tensors
@@ -82,7 +82,7 @@ def varying(codes: Tensor, devices: Sequence[IntArray]) -> Tensor:
 
 
 def without_variety(run: Run, devices: IntArray) -> dict[str, int]:
-    """Return, by hidden attribute, how many of some devices lack it or hold one value of it: they hide nothing."""
+    """Return, by hidden attribute, how many of some devices lack it or hold only one value of it: they hide nothing."""
     counts = {}
     for name, varies in run.tensors.items():
         if name.startswith("varies:"):
@@ -112,7 +112,7 @@ def _shielded(federation: Federation, shield: Shield, tensors: dict[str, Tensor]
 
 
 def _owners(federation: Federation) -> list[tuple[int, int | str, IntArray]]:
-    """Return whose records are shielded together: the device, the name of its randomness, and the rows."""
+    """Return which records are shielded together: their device, the name of its randomness, and their rows."""
     partition, data = federation.partition, federation.data
     owners: list[tuple[int, int | str, IntArray]] = [
         (device, device, partition.device(device)) for device in range(len(partition))
@@ -126,4 +126,4 @@ def _owners(federation: Federation) -> list[tuple[int, int | str, IntArray]]:
 
 
 def _tensor(array: npt.NDArray[Any]) -> Tensor:
-    return torch.from_numpy(np.require(array, requirements=["C", "W"]))  # a copy only where torch cannot share it
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))  # a copy only if torch cannot share it

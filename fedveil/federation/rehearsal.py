@@ -1,7 +1,7 @@
 """A rehearsal before the first round: every loss once, on a few records, so that faults are reported in words.
 
 Networks are in training mode, as in training. A draw from torch's global state is also a fault: the same seed would
-give other results, and the engines would differ. So is a setting that no loss asks for: it must be misspelt.
+give different results, and the engines would differ. So is a setting that no loss reads: it must be misspelt.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def rehearse(run: Run) -> None:
     modules = _in_training(run)
     settings_read: set[str] = set()
     for stage in run.stages:
-        rows = _telling_rows(run, stage, Split.TRAIN)
+        rows = _sample_rows(run, stage, Split.TRAIN)
         for move in stage.moves:
             for name, module in modules.items():
                 module.requires_grad_(name in move.players)
@@ -41,10 +41,10 @@ def rehearse(run: Run) -> None:
             if loss.shape not in (torch.Size([len(rows)]), torch.Size([])):
                 raise InputError(
                     f"{where}: the loss has shape {tuple(loss.shape)} for {len(rows)} records; "
-                    f"it must give one value per record or one in total{seen}"
+                    f"it must return one value per record or one in total{seen}"
                 )
         if stage.validation is not None:
-            held_out = _telling_rows(run, stage, Split.VALIDATION)
+            held_out = _sample_rows(run, stage, Split.VALIDATION)
             if not len(held_out):
                 raise InputError(f"stage {stage.name!r} selects on validation records, but the data has none")
             where = f"stage {stage.name!r}, validation"
@@ -52,7 +52,7 @@ def rehearse(run: Run) -> None:
             if loss.shape != torch.Size([len(held_out)]):
                 raise InputError(
                     f"{where}: the loss has shape {tuple(loss.shape)} for {len(held_out)} records; "
-                    f"it must give one value per record{seen}"
+                    f"it must return one value per record{seen}"
                 )
     for name in run.federation.settings:
         if name not in settings_read:
@@ -91,26 +91,26 @@ def _try(
     where: str,
     settings_read: set[str],
 ) -> tuple[Tensor, str]:
-    """Return the loss of some records, and in words which shapes went through which player."""
+    """Return the loss of some records, and a description of the shapes that went through each player."""
 
     def send(player: str, inputs: Tensor) -> Tensor:
         if player not in modules:
-            raise InputError(f"there is no player {player!r} among {', '.join(modules)}")
+            raise InputError(f"no player {player!r} among {', '.join(modules)}")
         try:
             return torch.as_tensor(modules[player](inputs))
         except RuntimeError as fault:
             raise InputError(f"player {player!r} cannot take inputs of shape {tuple(inputs.shape)}: {fault}") from fault
 
-    few = torch.from_numpy(rows).to(run.tensors["x"].device)
+    selected = torch.from_numpy(rows).to(run.tensors["x"].device)
     device = np.zeros(1, dtype=np.int64)
     settings = {
         name: torch.tensor(run.federation.setting(values, device)).to(run.tensors["x"])
         for name, values in run.federation.settings.items()
     }
-    data = {name: column[few] for name, column in readable(run, stage.reads).items()}
-    numbers = fixed_dice(0, few.device)
-    numbers.turn(0, few.shape)
-    play = Play(data, None, _Watched(settings, settings_read), send, numbers)
+    data = {name: column[selected] for name, column in readable(run, stage.reads).items()}
+    dice = fixed_dice(0, selected.device)
+    dice.turn(0, selected.shape)
+    play = Play(data, None, _Watched(settings, settings_read), send, dice)
     global_state = torch.get_rng_state()
     try:
         loss = function(play)
@@ -121,7 +121,7 @@ def _try(
     if not torch.equal(global_state, torch.get_rng_state()):
         torch.set_rng_state(global_state)
         raise InputError(
-            f"{where}: a loss or a network drew from torch's global random state, so that runs could not be repeated; "
+            f"{where}: a loss or a network drew from torch's global random state, which makes runs irreproducible; "
             f"use nn.Dropout for dropout (none in attention), play.noise and play.permutation in losses{_seen(play)}"
         )
     return loss, _seen(play)
@@ -136,8 +136,8 @@ def _in_training(run: Run) -> dict[str, nn.Module]:
     return modules
 
 
-def _telling_rows(run: Run, stage: Stage, split: Split) -> IntArray:
-    """Return a few records of a split, among them the highest code of every label that is read, which must fit."""
+def _sample_rows(run: Run, stage: Stage, split: Split) -> IntArray:
+    """Return a few records of a split, including one with the highest code of every label that is read."""
     rows = run.federation.data.rows(split)
     if not len(rows):
         return rows

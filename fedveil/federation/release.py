@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatArray:
-    """Return what the people of a split send once each: (records, d), in the data's order.
+    """Return what the people of a split send, once each: (records, d), in the data's order.
 
-    Where the encoder is a local player, records are dealt at random to the devices that have played (to those that have
-    all local players that a release needs, if there are any), and each record is encoded by its device.
+    If the encoder is a local player, records are dealt at random to the devices that have played (if possible, to those
+    that have all local players that a release needs), and each record is encoded by its device.
     """
     function = _released(run, kind)
     rows = run.federation.data.rows(split)
     x = run.judged["x"]
-    # Noise repeats for the same weights, and is fresh for others: a difference of releases must not cancel it.
+    # Noise repeats for the same weights and is new for others, so that a difference of releases does not cancel it.
     state = (run.progress.stage, len(run.history))
     values = x.new_zeros(len(rows), 0)
     for device, part in _dealt(run, rows, function):
@@ -54,9 +54,9 @@ def release(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatAr
 
 
 class Releases:
-    """What the people of a trained run release, each split computed once: all who judge the run are given these arrays.
+    """What the people of a trained run release, each split computed once; all who judge the run share these arrays.
 
-    They hold for the run as it is: make new ones after it has been played further.
+    They are valid for the run as it is; make new ones after it has been played further.
     """
 
     def __init__(self, run: Run) -> None:
@@ -71,7 +71,7 @@ class Releases:
 
 
 def senders(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> IntArray:
-    """Return which device sends each record of a split; 0 for all where they are encoded alike."""
+    """Return which device sends each record of a split; 0 for all if they are encoded by the shared weights."""
     rows = run.federation.data.rows(split)
     sender = np.zeros(len(rows), dtype=np.int64)
     for device, part in _dealt(run, rows, _released(run, kind)):
@@ -82,7 +82,7 @@ def senders(run: Run, split: Split, kind: Kind = Kind.REPRESENTATION) -> IntArra
 def released_records(run: Run, releases: Releases | None = None) -> ReleasedRecords:
     """Return the representations of all people with their senders; records are dealt to senders at random.
 
-    `releases` are the run's, if they are computed already.
+    `releases` are the run's, if they have been computed.
     """
     releases = releases or Releases(run)
     return ReleasedRecords(
@@ -95,10 +95,10 @@ def released_records(run: Run, releases: Releases | None = None) -> ReleasedReco
 def released_view(
     run: Run, kind: Kind = Kind.REPRESENTATION, *, inputs: bool = False, releases: Releases | None = None
 ) -> View:
-    """Let an observer see what was released: it learns from the training people, and attacks the test people.
+    """Return a view of what was released: the attacker learns from training people, and attacks test people.
 
-    With `inputs` the observer also has the records of the people it learns from, as no shield has touched them.
-    `releases` are the run's, if they are computed already.
+    With `inputs` the attacker also has the unshielded records of the people it learns from.
+    `releases` are the run's, if they have been computed.
     """
     data, releases = run.federation.data, releases or Releases(run)
     pools = []
@@ -127,7 +127,7 @@ def _released(run: Run, kind: Kind) -> Callable[[Play], Tensor]:
 
 
 def _dealt(run: Run, rows: IntArray, function: Callable[[Play], Tensor]) -> list[tuple[int | None, IntArray]]:
-    """Return which device encodes which of the rows; None: all alike, by the shared weights."""
+    """Return which device encodes which of the rows; None means the shared weights encode all."""
     used: set[str] = set()
     if not len(rows):
         return []
@@ -142,7 +142,7 @@ def _dealt(run: Run, rows: IntArray, function: Callable[[Play], Tensor]) -> list
     local = sorted(name for name in used if name in run.local)
     if not local:
         return [(None, np.arange(len(rows)))]
-    # With few devices per round a device may have played one stage and missed another: without all players it encodes
+    # With few devices per round, a device may have played one stage and missed another. Without all players it encodes
     # nothing, unless no device has them all.
     complete = set.intersection(*(set(run.local[name].slot_of) for name in local))
     played = np.array(sorted(complete or run.local[local[0]].slot_of), dtype=np.int64)

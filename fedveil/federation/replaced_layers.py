@@ -1,7 +1,7 @@
-"""Layers of torch that behave differently here, in the same way on every engine, and what layers need to know.
+"""Layers of torch that behave differently here, but in the same way on every engine, and what layers need to know.
 
 Dropout draws from counted randomness instead of global state, and batch norm accepts a batch with a single value per
-channel (a last batch of one): it uses its running statistics there, where torch refuses.
+channel (a last batch of one): it uses its running statistics there, while torch raises an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Situation:
 
     Attributes:
         training: whether dropout drops and batch norm uses the batch.
-        weights: (devices, batch), 0 for padding; None where there is no padding.
+        weights: (devices, batch), 0 for padding; None if there is no padding.
         seeds: one seed per device for counted randomness.
         step: the device's step in this round.
         call: how many random draws were made in this step.
@@ -48,8 +48,8 @@ class CountedDropout(nn.Dropout):
             return x
         assert self.now.seeds is not None
         self.now.call += 1
-        kept = uniform(self.now.seeds, self.now.step, self.now.call, tuple(x.shape))[0] >= self.p
-        return x * kept / (1 - self.p)
+        mask = uniform(self.now.seeds, self.now.step, self.now.call, tuple(x.shape))[0] >= self.p
+        return x * mask / (1 - self.p)
 
 
 class TolerantBatchNorm1d(nn.BatchNorm1d):
@@ -76,7 +76,7 @@ _REPLACED: dict[type[nn.Module], type[nn.Module]] = {
 
 
 def replace_layers(module: nn.Module, player: str) -> nn.Module:
-    """Give a freshly built network the replaced layers; other random layers are refused, as engines would differ."""
+    """Give a freshly built network the replaced layers; other random layers are refused, since engines would differ."""
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:
             raise InputError(f"player {player!r}: {name} is frozen; make it a buffer, or a player that never moves")

@@ -39,17 +39,17 @@ def play(
     """Play a run to the end of its last stage; see `Run.play`."""
     if run.stages and run.federation.engine == "flower" and isinstance(run.fleet, HomeFleet):
         raise InputError(
-            "engine 'flower' plays on machines of its own: in a study (fedveil run) or an app (fedveil flower new)"
+            "engine 'flower' plays on its own machines: use it in a study (fedveil run) or an app (fedveil flower new)"
         )
     run.shadow_rows = shadow_rows(run, shadows) if shadows else run.shadow_rows
     progress = run.progress
-    if run.last_shared is not None:  # played to an end before: continue from the last round, not from the best
+    if run.last_shared is not None:  # played to the end before: continue from the last round, not from the best
         run.shared, run.last_shared = run.last_shared, None
     while progress.stage < len(run.stages):
         stage = run.stages[progress.stage]
         planned = stage.rounds if stage.rounds is not None else rounds
         if planned is None:
-            raise InputError(f"stage {stage.name!r} names no rounds; say how many: play(game, rounds=…)")
+            raise InputError(f"stage {stage.name!r} states no number of rounds; give one: play(game, rounds=…)")
         while progress.round < planned and not _stalled(run, stage):
             play_round(run, stage, record)
             for callback in callbacks:
@@ -68,7 +68,7 @@ def play(
 
 
 def play_round(run: Run, stage: Stage, record: Sequence[int] = ()) -> None:
-    """Play the next round of a stage; keep what the server sees of it where its number is among `record`."""
+    """Play the next round of a stage; keep what the server sees of it if its number is in `record`."""
     federation, number = run.federation, run.progress.round + 1
     devices = run.fleet.present(run, federation.sample(stage.name, number))
     losses: dict[str, float] = {}
@@ -105,14 +105,14 @@ def play_round(run: Run, stage: Stage, record: Sequence[int] = ()) -> None:
 
 
 def seat_locally(run: Run, name: str) -> None:
-    """Let every device keep its own copy of a player from now on; all start with the weights that are shared now."""
+    """Let every device keep its own copy of a player from now on; all start with the current shared weights."""
     state = run.shared[name].cpu()
     memory = memory_size(run.seats[name].player.optimiser, run.layouts[name].trained)
     run.local[name] = LocalPlayer(torch.cat([state, state.new_zeros(memory)]), run.federation.local_limit)
 
 
 def build_network(player: Player, seed: int, name: str) -> nn.Module:
-    """Build a player's network; the same weights each time, even if the builder draws from torch's global state."""
+    """Build a player's network with the same weights each time, even if the builder draws from torch's global state."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(child_seed(seed, "weights", name, "global"))
         return player.build(torch_generator(seed, "weights", name))
@@ -140,7 +140,7 @@ def _validation_loss(run: Run, stage: Stage) -> float:
         name: run.tensors["x"].new_tensor([run.federation.setting(values, everyone).mean()])
         for name, values in run.federation.settings.items()
     }
-    seed = child_seed(run.federation.seed, "validation", stage.name)  # every round is judged by the same numbers
+    seed = child_seed(run.federation.seed, "validation", stage.name)  # every round is judged with the same draws
     records = readable(run, stage.reads, run.judged)
     return float(model_of(run).loss(stage.validation, records, rows, settings, seed).mean())
 

@@ -1,8 +1,8 @@
 """Run: the state of a game that a federation plays.
 
 A run is plain state, and plain functions act on it: `begin` returns a new run, `rounds.play` plays it,
-`release.release` and `recording.update_view` return what left the devices, `heads.fit_heads` measures what that is good
-for, and `checkpoint.save` writes the state to a folder. The methods of `Run` call these functions.
+`release.release` and `recording.update_view` return what left the devices, `heads.fit_heads` measures how useful that
+is, and `checkpoint.save` writes the state to a folder. The methods of `Run` call these functions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 class Run:
     """A game in play: the shared weights, the local players, and what has left the devices.
 
-    `Federation.begin(game)` returns one that is ready for its first round, `Federation.play(game)` one that was played.
+    `Federation.begin(game)` returns a run that is ready for its first round, `Federation.play(game)` one that was
+    played.
 
     Attributes:
         federation: who takes part.
@@ -60,7 +61,7 @@ class Run:
         shield: the federation's shield, prepared on the training records.
         tensors: all records, x shielded.
         judged: the records that a model is judged on and that people release.
-        local: the players that stay on their devices, from the first round in which they move there.
+        local: the players that stay on their devices, once they have moved there for the first time.
         restarted: how often devices have had to forget a player.
         best_shared: the shared weights of the best round of this stage.
         last_shared: the shared weights of the last round, while those of the best round are in use.
@@ -105,7 +106,7 @@ class Run:
 
     @property
     def utility_only(self) -> dict[str, int]:
-        """By attribute that the game hides, how many devices lack it or hold one value of it: they hide nothing."""
+        """For each hidden attribute, how many devices lack it or hold only one value of it: they hide nothing."""
         return without_variety(self, np.arange(len(self.federation.partition)))
 
     @property
@@ -122,12 +123,12 @@ class Run:
         shadows: int = 0,
         checkpoint: str | Path | None = None,
     ) -> Run:
-        """Play on to the end of the last stage.
+        """Play to the end of the last stage.
 
         Args:
-            rounds: rounds of stages that name none themselves.
+            rounds: the number of rounds of stages that do not state one.
             callbacks: called with every round's record.
-            record: rounds whose updates are kept as the server saw them; of the last stage that was played.
+            record: rounds of the last stage whose updates are kept as the server saw them.
             shadows: how many devices the attacker has in those rounds; they hold validation records.
             checkpoint: a folder to which the whole state is saved after every round.
         """
@@ -139,7 +140,7 @@ class Run:
         return model_of(self, device)
 
     def release(self, split: Split, kind: Kind = Kind.REPRESENTATION) -> FloatArray:
-        """Return what the people of a split send once each, through the shield: (records, d)."""
+        """Return what the people of a split send, once each, through the shield: (records, d)."""
         return release(self, split, kind)
 
     def view(self, what: str = "representations") -> View:
@@ -154,15 +155,15 @@ class Run:
         return released_view(self, Kind.REPRESENTATION if what == "representations" else Kind.OUTPUT)
 
     def fit_head(self, *tasks: str, seed: int = 0, heads: Sequence[str] = ("mlp",), draws: int = 1000) -> list[Utility]:
-        """Train heads per task on the released representations, and score the best of each task on test people."""
+        """Train heads for each task on the released representations, and score the best of each task on test people."""
         return fit_heads(self, tasks, seed=seed, heads=heads, draws=draws)
 
     def score_outputs(self, *, seed: int = 0, draws: int = 1000) -> Utility:
-        """Score the outputs of the game on the data's target, where the game has a task head."""
+        """Score the outputs of the game on the data's target, if the game has a task head."""
         return score_outputs(self, seed=seed, draws=draws)
 
     def save(self, folder: str | Path) -> None:
-        """Save the whole state, so that a run continues bit-identically."""
+        """Save the whole state, so that a loaded run continues bit for bit."""
         checkpoints.save(self, Path(folder))
 
     @classmethod
@@ -175,7 +176,7 @@ class Run:
 
 
 def data_shape(federation: Federation) -> DataShape:
-    """Return what a game knows about a federation's data, with "own" where devices choose the attribute to protect."""
+    """Return what a game knows about a federation's data, with "own" if devices choose the attribute to protect."""
     shape = DataShape.of(federation.data)
     protected = federation.own_codes()
     if protected is None:
@@ -186,8 +187,8 @@ def data_shape(federation: Federation) -> DataShape:
 def begin(federation: Federation, game: Game, fleet: Fleet | None = None) -> Run:
     """Return a run that is ready for its first round.
 
-    Networks are built, the shield is prepared on the training records, all records pass it, and every loss is rehearsed
-    once on a few of them: whatever does not fit is refused here, in one line, before anything is trained.
+    Networks are built, the shield is prepared on the training records, all records pass through it, and every loss is
+    rehearsed once on a few of them: whatever does not fit is refused here, in one line, before anything is trained.
     """
     game.check_settings(federation.settings)
     shape = data_shape(federation)
@@ -225,7 +226,7 @@ def _check_stages(game: Game, stages: tuple[Stage, ...], layouts: dict[str, Layo
         for name in (*stage.players, *stage.shared, *stage.restarts):
             if name not in layouts:
                 raise InputError(
-                    f"stage {stage.name!r} moves, shares or restarts {name!r}, which is no player of {game.name}"
+                    f"stage {stage.name!r} moves, shares or restarts {name!r}, which is not a player of {game.name}"
                 )
         for name in stage.players:
             if not layouts[name].trained:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def rounds_spoken(run: Run) -> IntArray:
-    """Return in how many rounds so far each device was asked for an update; rounds in which it sent nothing count."""
-    spoken = np.zeros(len(run.federation.partition), dtype=np.int64)
+    """Return how many rounds each device was asked for an update in, including those in which it sent nothing."""
+    rounds = np.zeros(len(run.federation.partition), dtype=np.int64)
     sharing = {stage.name for stage in run.stages if stage.shared.intersection(stage.players)}
     for record in run.history:
         if record.stage in sharing:
-            spoken[run.federation.sample(record.stage, record.round)] += 1
-    return np.where(run.federation.partition.sizes > 0, spoken, 0)
+            rounds[run.federation.sample(record.stage, record.round)] += 1
+    return np.where(run.federation.partition.sizes > 0, rounds, 0)
 
 
 def spent_in(run: Run) -> tuple[Certificate, ...]:

@@ -1,4 +1,4 @@
-"""How well a task can be done with what was released: the figures of a task head, or of the model's own outputs."""
+"""How well a task can be solved with what was released: the figures of a task head, or of the model's own outputs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from fedveil.core.figures import Estimate
 
 @dataclass(frozen=True)
 class Utility:
-    """How well a task can be done with what was released.
+    """How well a task can be solved with what was released.
 
     Attributes:
         task: the label that the head predicts.
         accuracy: on test people, with an interval.
-        balanced_accuracy: the same with all labels counting alike.
+        balanced_accuracy: the same, with all labels counting equally.
         prior: accuracy of always guessing the most frequent label.
         by_group: accuracy for each value of each sensitive attribute: what a defence costs each group.
-        head: the kind of head that was chosen on validation people; "model" where the outputs of the game were scored.
-        validation_accuracy: its accuracy on validation people, by which it was chosen.
+        head: the kind of head that was chosen on validation people; "model" if the outputs of the game were scored.
+        validation_accuracy: the accuracy on validation people by which it was chosen.
         heads: validation accuracy of every kind that was tried.
         draws: accuracy on the test people (entry 0) and on each bootstrap draw of them. For one seed and task the
-            draws are the same people in every run, so differences between runs are paired. Empty where the figures
+            draws are the same people in every run, so differences between runs are paired. Empty if the figures
             were read from a file.
     """
 

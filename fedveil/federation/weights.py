@@ -1,6 +1,6 @@
 """Players' weights as flat vectors: what travels, what is averaged, what is kept on disk.
 
-`Layout` says where each tensor of a network lies in its vector, `Model` is the networks with given vectors in
+`Layout` says where each tensor of a network lies in its vector, `Model` holds the networks with given vectors in
 evaluation mode, and `LocalPlayer` keeps the vectors of a player that never leaves its device.
 """
 
@@ -164,7 +164,7 @@ class LocalPlayer:
     """One local player's flat state (weights, buffers, optimiser memory) on every device that has played.
 
     A device that has not played yet has the common start, and takes no memory. Blocks beyond `limit` bytes
-    lie in memory-mapped files of a temporary folder, which the operating system pages in and out.
+    are memory-mapped files in a temporary folder, which the operating system pages in and out.
     """
 
     def __init__(self, start: Tensor, limit: int) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class DivergedError(InputError):
-    """A loss or a weight became NaN or infinite: the round is refused and the last good state kept."""
+    """A loss or a weight became NaN or infinite: the round is refused, and the last good state is kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +37,11 @@ class Work:
         data: "x", "y", "u:<name>" of all training records that the stage may read.
         rows: each sampled device's records.
         devices: the sampled devices' numbers.
-        seed: the federation's seed, from which with `round` the round's randomness derives.
+        seed: the federation's seed; the round's randomness derives from it and `round`.
         round: the round's number in its stage.
         batch_sizes: each sampled device's batch size.
         epochs: each sampled device's passes over its records.
-        rate_scales: each sampled device's factor on every learning rate; None: 1 for all.
+        rate_scales: each sampled device's factor on every learning rate; None for 1 on all devices.
         settings: per-device hyper-parameters by name, one value per sampled device.
     """
 
@@ -58,7 +58,7 @@ class Work:
     settings: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def batches(self, position: int) -> IntArray:
-        """Return the record numbers of each step of a device, (steps, batch size), −1 where a batch is partial."""
+        """Return the record numbers of each step of a device, (steps, batch size); −1 fills up a partial batch."""
         rows = self.rows[position]
         size = min(int(self.batch_sizes[position]), len(rows))
         epochs = int(self.epochs[position])
@@ -136,7 +136,7 @@ class Outcome:
 
 
 class Engine(ABC):
-    """Plays one round on the sampled devices. There are two, with the same results."""
+    """Plays one round on the sampled devices. There are two engines, with the same results."""
 
     name: str
 
@@ -150,9 +150,9 @@ class Engine(ABC):
 
 
 def refuse_divergence(work: Work, trace: npt.NDArray[np.floating], states: Mapping[str, Tensor]) -> None:
-    """Raise where a loss or a weight is not finite, naming the player, the device and the first such step.
+    """Raise if a loss or a weight is not finite, naming the player, the device and the first such step.
 
-    `trace` holds the losses, (steps, moves, devices), free of NaN where a device did not take part.
+    `trace` holds the losses, (steps, moves, devices), and is not NaN for devices that did not take part in a step.
     """
     bad = ~np.isfinite(trace)
     if bad.any():

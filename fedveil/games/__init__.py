@@ -1,7 +1,7 @@
 """Games: one short file per method.
 
-`game.py` says what a game is (players, moves, stages), `play.py` what a loss may touch, `losses.py` has losses per
-record, `optimisers.py` how players descend.
+`game.py` says what a game is (players, moves, stages) and `play.py` what a loss may use; `losses.py` has the losses per
+record, and `optimisers.py` says how players descend them.
 """
 
 from __future__ import annotations

@@ -27,11 +27,11 @@ class AdversarialTraining(Game):
 
     Attributes:
         attribute: the sensitive attribute to hide; "own" for the attribute that each device protects.
-        strength: the weight λ of hiding the attribute against the task; 0 hides nothing.
+        strength: the weight λ of hiding the attribute relative to the task; 0 hides nothing.
         hidden: sizes of the encoder's hidden layers.
         width: how many numbers the representation has.
         adversary_hidden: sizes of the adversary's hidden layers.
-        encoder: builds another encoder from a generator; it must give `width` numbers.
+        encoder: builds another encoder from a generator; it must return `width` numbers.
         adversary_steps: steps of the adversary for each step of encoder and head.
         share_adversary: whether the server averages the adversary as well; otherwise each device keeps its own.
         optimiser: how all three players descend their losses.
@@ -85,10 +85,10 @@ class AdversarialTraining(Game):
 
     def _serve_and_hide(self, play: Play) -> Tensor:
         representation = play("encoder", play.x)
-        served = cross_entropy(play("head", representation), play.y)
-        hidden = cross_entropy(play("adversary", representation), play.u(self.attribute))
+        task_loss = cross_entropy(play("head", representation), play.y)
+        adversary_loss = cross_entropy(play("adversary", representation), play.u(self.attribute))
         strength = play.setting("strength") if "strength" in play.settings else self.strength
-        return served - strength * hidden
+        return task_loss - strength * adversary_loss
 
     def represent(self, play: Play) -> Tensor:
         """The encoder's output for x."""

@@ -1,9 +1,9 @@
-"""Honest-but-curious classifiers (Malekzadeh, Borovykh and Gündüz, CCS 2021): outputs that secretly carry a secret.
+"""Honest-but-curious classifiers (Malekzadeh, Borovykh and Gündüz, CCS 2021): outputs that secretly carry an attribute.
 
 Networks (Tables 12 and 13 of the paper). F for images: four convolutions of 2 × 2 pixels with stride 2, batch norm,
-LeakyReLU and dropout .2 behind each, a hidden layer with dropout .5, and the scores. Its five widths are those of
+LeakyReLU and dropout 0.2 after each, a hidden layer with dropout 0.5, and the scores. Its five widths are those of
 Table 7; "128-128-64-64-128" is the paper's default. F for tables is ours: two hidden layers with LeakyReLU and
-dropout .2. G reads the Y scores: 20·Y and 10·Y units.
+dropout 0.2. G reads the Y scores: 20·Y and 10·Y units.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ _SLOPE = 0.01
 class Curious(Game):
     """A classifier F for y whose outputs ŷ = F(x) also reveal s to G, an attack that only the server knows.
 
-    Parameterised: on every batch G descends CE(s | G(ŷ)), then F descends
-    β_x·H(ŷ) + β_y·CE(y | ŷ) + β_s·CE(s | G(ŷ)), H the entropy of each record's probabilities. G reads raw scores or
-    probabilities (`output`). While one steps, the other is in evaluation mode.
-    Regularised (binary s, probabilities): F descends
-    β_x·H(ŷ) + β_y·CE(y | ŷ) + β_s·(mean H over s = 0 − mean H over s = 1); G is a threshold on H(ŷ), chosen on
-    validation over the whole range [0, log Y].
-    With β_s = 0 F is a standard classifier, and G reads what F reveals without being trained to ("overlearning").
-    Several secrets have a G each; the mean of their terms counts.
+    * Parameterised: on every batch G descends CE(s | G(ŷ)), then F descends
+      β_x·H(ŷ) + β_y·CE(y | ŷ) + β_s·CE(s | G(ŷ)), where H is the entropy of each record's probabilities. G reads raw
+      scores or probabilities (`output`). While one steps, the other is in evaluation mode.
+    * Regularised (binary s, probabilities): F descends
+      β_x·H(ŷ) + β_y·CE(y | ŷ) + β_s·(mean H over s = 0 − mean H over s = 1); G is a threshold on H(ŷ), chosen on
+      validation over the whole range [0, log Y].
 
-    Honesty δ_y is F's accuracy, curiosity δ_s is G's. The round kept maximises (β_y·δ_y + β_s·δ_s)/(β_y + β_s) on
-    validation records. Guarantee: none; the panel measures what attackers other than this G read from ŷ.
+    With β_s = 0 F is a standard classifier, and G reads what F reveals without being trained to ("overlearning").
+    With several secrets, each has its own G, and F descends the mean of their terms.
+
+    Honesty δ_y is F's accuracy, curiosity δ_s is G's. The round that is kept maximises (β_y·δ_y + β_s·δ_s)/(β_y + β_s)
+    on validation records. Guarantee: none; the panel measures what attackers other than this G read from ŷ.
 
     In federated training there are two forms. "devices": every device runs the server's loss, and F and G are averaged
     (people's devices would have to hold s). "server": devices train F honestly, reading x and y alone, and the server
@@ -62,7 +63,7 @@ class Curious(Game):
         beta_s: the weight of curiosity.
         network: F: "auto" (the paper's convolutions on images, fully connected layers on tables), or "table" (fully
             connected layers on images as well).
-        widths: sizes of F's layers; empty: the paper's on images, 128-64 on tables.
+        widths: sizes of F's layers; if empty, the paper's on images and 128-64 on tables.
         form: who is curious: "devices" or "server".
         optimiser: how F and G descend their losses.
         local_epochs: passes over its records that a device makes in a round.
@@ -95,7 +96,9 @@ class Curious(Game):
                     f"curious: {setting} {getattr(self, setting)!r} is not known: choose {' or '.join(choices)}"
                 )
         if min(self.beta_x, self.beta_y, self.beta_s) < 0 or not self.beta_y + self.beta_s > 0:
-            raise InputError("curious: beta_x, beta_y and beta_s must not be negative, and beta_y + beta_s above 0")
+            raise InputError(
+                "curious: beta_x, beta_y and beta_s must not be negative, and beta_y + beta_s must be above 0"
+            )
         if not self.names or len(set(self.names)) < len(self.names):
             raise InputError("curious: name at least one secret, and each once")
         if self.attack == "regularised" and self.output == "raw":
@@ -107,7 +110,7 @@ class Curious(Game):
         return (self.secrets,) if isinstance(self.secrets, str) else tuple(self.secrets)
 
     def players(self, shape: DataShape) -> Mapping[str, Player]:
-        """F, and a G for each secret where G is a network."""
+        """F, and a G for each secret if G is a network."""
         for name in self.names:
             if attribute_values(shape, name, self.name) != 2 and self.attack == "regularised":
                 raise InputError(
@@ -141,7 +144,7 @@ class Curious(Game):
         )
 
     def curious_stage(self) -> Stage:
-        """G and F in turn, for whoever trains with s at hand."""
+        """G and F in turn, for a party that trains with known s."""
         moves: tuple[Move, ...] = (
             Move(("classifier",), self._serve_and_reveal, name="classifier", others_evaluate=True),
         )
@@ -163,7 +166,7 @@ class Curious(Game):
         return scores if self.output == "raw" else scores.softmax(dim=-1)
 
     def _log_probabilities(self, scores: Tensor) -> Tensor:
-        # Soft classifiers have the softmax inside, as the paper's code has it.
+        # A soft classifier contains the softmax, as in the paper's code.
         return scores.log_softmax(dim=-1) if self.output == "raw" else (scores.softmax(dim=-1) + TINY).log()
 
     def _read(self, play: Play) -> Tensor:
@@ -229,9 +232,9 @@ def _attacker(secret: str) -> str:
 
 
 def _surprise(logs: Tensor, codes: Tensor) -> Tensor:
-    """Return −log p of each record's label; 0 where it has none."""
-    taken = logs.gather(-1, codes.clamp_min(0).unsqueeze(-1)).squeeze(-1)
-    return -torch.where(codes >= 0, taken, torch.zeros_like(taken))
+    """Return −log p of each record's label; 0 for a record without one."""
+    at_label = logs.gather(-1, codes.clamp_min(0).unsqueeze(-1)).squeeze(-1)
+    return -torch.where(codes >= 0, at_label, torch.zeros_like(at_label))
 
 
 def best_threshold(entropies: Tensor, codes: Tensor, classes: int) -> float:
@@ -255,12 +258,12 @@ def best_threshold(entropies: Tensor, codes: Tensor, classes: int) -> float:
     zeros = torch.cat([secrets.new_zeros(1), (secrets == 0).cumsum(0)])
     ones_above = (secrets == 1).sum() - torch.cat([secrets.new_zeros(1), (secrets == 1).cumsum(0)])
     right = zeros + ones_above
-    # Slightly below 0, so that "all are 1" stays possible where some entropies are 0.
+    # Slightly below 0, so that "all are 1" stays possible if some entropies are 0.
     ends = values.new_tensor([-1e-9]), values.new_tensor([math.log(classes)])
     edges = torch.cat([ends[0].minimum(values[:1]), values, ends[1].maximum(values[-1:])])
-    apart = edges[1:] > edges[:-1]  # a threshold cannot separate equal entropies
-    apart[0] = apart[-1] = True
-    best = int(torch.where(apart, right, -torch.ones_like(right)).argmax())
+    separable = edges[1:] > edges[:-1]  # a threshold cannot separate equal entropies
+    separable[0] = separable[-1] = True
+    best = int(torch.where(separable, right, -torch.ones_like(right)).argmax())
     return float((edges[best] + edges[best + 1]) / 2)
 
 

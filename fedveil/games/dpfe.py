@@ -23,12 +23,12 @@ class DPFE(Game):
 
     Symbols: f the encoder, c the task's head, both shared; r the normalised bottleneck; β the strength (β_i per device
     through the federation's setting "strength"); σ the noise that is added at release; N the number of records of a
-    batch that carry u; the sum runs over ordered pairs. Task-aware: it reads y.
+    batch that have u; the sum runs over ordered pairs. Task-aware: it reads y.
 
-    The second term bounds I(r + σz; u) from above, in nats, for a record drawn evenly from the batch: by convexity the
-    divergence between two classes' Gaussian mixtures is at most the mean over their pairs of ‖r_k − r_l‖²/2σ². It
+    The second term bounds I(r + σz; u) from above, in nats, for a record drawn uniformly from the batch: by convexity
+    the divergence between two classes' Gaussian mixtures is at most the mean over their pairs of ‖r_k − r_l‖²/2σ². It
     holds for the batch it was computed on, and only if the noise is really added: release through the shield
-    `CertifiedChannel(radius=1, sigma=σ)`, which clips nothing of a normalised r. Guarantee for other people: none from
+    `CertifiedChannel(radius=1, sigma=σ)`, which does not clip a normalised r. Guarantee for other people: none from
     this game; the channel has its own certificate.
 
     Attributes:
@@ -37,7 +37,7 @@ class DPFE(Game):
         sigma: the noise σ, in training and in the bound.
         hidden: sizes of the encoder's hidden layers.
         width: how many numbers the representation has.
-        encoder: builds another encoder from a generator; it must give `width` numbers.
+        encoder: builds another encoder from a generator; it must return `width` numbers.
         optimiser: how encoder and head descend their loss.
         local_epochs: passes over its records that a device makes in a round.
         batch_size: records in one step.
@@ -100,8 +100,8 @@ def kernel_bound(r: Tensor, codes: Tensor, sigma: float, weights: Tensor | None 
     """
     labelled = counting(codes >= 0, weights)
     pairs = labelled.unsqueeze(-1) & labelled.unsqueeze(-2) & (codes.unsqueeze(-1) != codes.unsqueeze(-2))
-    lengths = r.square().sum(dim=-1)
-    apart = lengths.unsqueeze(-1) + lengths.unsqueeze(-2) - 2 * r @ r.transpose(-1, -2)
+    squared_norms = r.square().sum(dim=-1)
+    distances = squared_norms.unsqueeze(-1) + squared_norms.unsqueeze(-2) - 2 * r @ r.transpose(-1, -2)
     count = labelled.sum(dim=-1, keepdim=True).clamp_min(1).to(r.dtype)
     size = float(codes.shape[-1]) if weights is None else weights.sum(dim=-1, keepdim=True)
-    return torch.where(pairs, apart, 0).sum(dim=-1) * size / (2 * sigma**2 * count.square())
+    return torch.where(pairs, distances, 0).sum(dim=-1) * size / (2 * sigma**2 * count.square())

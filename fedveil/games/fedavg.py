@@ -24,7 +24,7 @@ class FedAvg(Game):
         optimiser: how the model descends its loss.
         local_epochs: passes over its records that a device makes in a round.
         batch_size: records in one step.
-        patience: stop after so many rounds without a lower validation loss; none: never early.
+        patience: stop after this many rounds without a lower validation loss; none for never.
     """
 
     hidden: tuple[int, ...] = (64, 128)

@@ -33,7 +33,7 @@ class DataShape:
 
     Attributes:
         features: the shape of one record's x.
-        classes: how many values the target has; None where the data has no target.
+        classes: how many values the target has; None if the data has no target.
         attributes: how many values each sensitive attribute has, by name.
     """
 
@@ -43,7 +43,7 @@ class DataShape:
 
     @classmethod
     def of(cls, data: AttributeData) -> DataShape:
-        """Read the shape off the data."""
+        """Return the shape of some data."""
         return cls(
             features=tuple(data.x.shape[1:]),
             classes=None if data.y is None else len(data.y.values),
@@ -79,8 +79,8 @@ class Player:
     Attributes:
         build: builds the network from a generator.
         optimiser: how it descends its loss.
-        second_order: whether a loss differentiates through this network's gradients (a gradient penalty); the
-            hand-written passes cannot, so autograd's own layers run then.
+        second_order: whether a loss differentiates through this network's gradients (a gradient penalty); our
+            hand-written layers do not support that, so autograd's own are used.
     """
 
     build: Build
@@ -133,15 +133,15 @@ class Stage:
         reads: what losses may read: "x", "y", "u" (all attributes) or "u:<name>"; "varies:<name>" says for each record
             whether its device has at least two values of that attribute.
         name: the stage's name in reports and in the derivation of randomness.
-        rounds: how many rounds; None: as many as the run is asked to play.
+        rounds: how many rounds; None for as many as the run is asked to play.
         local_epochs: passes over its records that a device makes in a round.
         batch_size: records in one step.
-        whole_batches: whether an epoch's last batch is left out where it is partial and not the only one.
-        patience: stop after so many rounds without a better one; None: never early.
+        whole_batches: whether an epoch's last batch is left out if it is partial and not the only one.
+        patience: stop after this many rounds without a better one; None for never.
         validation: a loss whose mean over validation records judges a round; the best round's shared weights are kept.
-            None: the last round's.
-        restarts: players that start again from fresh weights, on the server and on every device, after so many rounds
-            each; their fresh weights derive from the seed, the stage and the round.
+            With None, the last round's are.
+        restarts: players that start again from fresh weights, on the server and on every device, each after its number
+            of rounds; the fresh weights derive from the seed, the stage and the round.
     """
 
     moves: tuple[Move, ...]
@@ -212,7 +212,7 @@ class Game(ABC):
         """Say how the game is played."""
 
     def check_settings(self, settings: Mapping[str, float | npt.ArrayLike]) -> None:  # noqa: B027
-        """Refuse per-device settings that the game cannot play by; `settings` are the federation's."""
+        """Refuse per-device settings that the game cannot use; `settings` are the federation's."""
 
     def represent(self, play: Play) -> Tensor:
         """Return what a device releases of its records after training; it may read x only."""
@@ -232,7 +232,7 @@ class Game(ABC):
         """Return what the form of this game's releases proves about an attribute, whatever an attacker does.
 
         A certificate holds for the representations that `released` returns, and so for everything that is computed
-        from them. It is asked for only where these leave as the game made them, not changed by a shield. A game may
+        from them. It is requested only if these leave the device unchanged by any shield. A game may
         fit what it needs on training and validation people; test people count only towards the bound itself, so that
         they are independent of everything that was fitted. By default nothing is proved.
 

@@ -26,18 +26,18 @@ OTHER_SHAPES: tuple[tuple[int, ...], ...] = ((128,), (64, 64), (256, 128), ())
 class Hardened(TAPPFL):
     """min_f λ·(L(g_1 … g_E; r) + κ·D(r, u)) + (1 − λ)·JSD(x; r | u), r = clip_R(f(x)) + σz, z ~ N(0, I).
 
-    TAPPFL's f learns to fool one small g that sees a device's few records; that g reads nothing is then no sign that u
-    is gone. Each part below closes one way of fooling g, and each can be turned off; with all of them off this is
+    TAPPFL's f learns to fool one small g that sees a device's few records; if g then reads nothing, u need not be
+    gone. Each part below closes one way of fooling g, and each can be turned off; with all of them off this is
     TAPPFL. It reads x and u, never y.
 
     Symbols: g_1 … g_E adversaries of several shapes, each fitted by likelihood on its own cross-entropy; L the privacy
-    term by the adversary that reads best on the batch, or by all; D a kernel measure of dependence (HSIC, MMD) computed
-    on the batch, which needs no adversary; κ its weight; R the bottleneck's radius and σ its noise, in training. All
-    players see the noisy r. `bound="confusion"` lets f descend −E log q(u' | r) with u' from the batch's marginal
-    (Tzeng, Hoffman, Darrell and Saenko 2015), which is least where g answers its prior; −CE instead is least where g
-    is confidently wrong, which another attacker can invert.
+    term of the adversary that reads best on the batch, or the mean over all; D a kernel measure of dependence (HSIC,
+    MMD) computed on the batch, which needs no adversary; κ its weight; R the bottleneck's radius and σ its noise, in
+    training. All players see the noisy r. `bound="confusion"` lets f descend −E log q(u' | r) with u' from the batch's
+    marginal (Tzeng, Hoffman, Darrell and Saenko 2015), which is least if g answers with its prior; −CE, in contrast, is
+    least if g is confidently wrong, which another attacker can invert.
 
-    Guarantee: none from this game: what is learned resists only what it was trained against, and the panel measures
+    Guarantee: none from this game. What is learned resists only what it was trained against, and the panel measures
     what other attackers read. The noise guarantees nothing unless it is added at release: the shield
     `CertifiedChannel(radius=R, sigma=σ)` does so, and certifies a balanced accuracy of at most Φ(R/σ) for two values.
 
@@ -58,16 +58,16 @@ class Hardened(TAPPFL):
         optimiser: how all players descend their losses.
         local_epochs: passes over its records that a device makes in a round.
         batch_size: records in one step.
-        adversaries: how many privacy networks E; the first is that of `networks`, the others differ in shape.
+        adversaries: the number E of privacy networks; the first is that of `networks`, the others differ in shape.
         against: which of them f descends: the "worst" on the batch, or the "mean" of all.
-        restarts: all adversaries restart from fresh weights after so many rounds; 0: never.
+        restarts: all adversaries restart from fresh weights after this many rounds; 0 for never.
         share_adversaries: whether the server averages the adversaries as it does f, so that they learn from all
             devices.
         kernel: the measure of dependence D: "hsic" or "mmd".
-        kernel_weight: its weight κ; 0: none.
-        radius: the norm R to which r is clipped where there is noise.
-        sigma: the noise σ on r in training; 0: neither noise nor clipping.
-        critic: hidden layers of h on tables; empty: those of `networks`.
+        kernel_weight: its weight κ; 0 for none.
+        radius: the norm R to which r is clipped if there is noise.
+        sigma: the noise σ on r in training; 0 for neither noise nor clipping.
+        critic: hidden layers of h on tables; if empty, those of `networks`.
     """
 
     bound: Literal["ce", "club", "confusion"] = "ce"  # type: ignore[assignment]
@@ -111,7 +111,7 @@ class Hardened(TAPPFL):
         return tuple(reader for name in self.attributes for reader in self._panel(name))
 
     def players(self, shape: DataShape) -> Mapping[str, Player]:
-        """TAPPFL's players, the other adversaries, and another critic where wanted."""
+        """TAPPFL's players, the other adversaries, and another critic if `critic` chooses one."""
         players = dict(super().players(shape))
         built = tappfl_networks(self.networks, shape, 0, self.width)
         with torch.no_grad():
@@ -129,7 +129,7 @@ class Hardened(TAPPFL):
         return players
 
     def stages(self, shape: DataShape) -> tuple[Stage, ...]:
-        """TAPPFL's stages, with adversaries that restart or are shared where wanted."""
+        """TAPPFL's stages, with adversaries that restart or are shared if so chosen."""
         *before, main = super().stages(shape)
         shared = main.shared | (set(self._readers) if self.share_adversaries else set())
         restarts = dict.fromkeys(self._readers, self.restarts) if self.restarts else {}
@@ -141,7 +141,7 @@ class Hardened(TAPPFL):
         return r + self.sigma * play.noise(*r.shape[_records(r) :]) if self.sigma else r
 
     def represent(self, play: Play) -> Tensor:
-        """f(x), clipped to the radius where there is a bottleneck; at release the shield adds the noise."""
+        """f(x), clipped to the radius if there is a bottleneck; at release the shield adds the noise."""
         r = super().represent(play)
         if not self.sigma:
             return r
@@ -174,7 +174,7 @@ class Hardened(TAPPFL):
 
     def _bounded(self, play: Play, name: str, logits: Tensor) -> Tensor:
         if self.bound == "confusion":
-            return self._cross_entropy(play, name, logits, elsewhere=True)
+            return self._cross_entropy(play, name, logits, all_pairs=True)
         return super()._bounded(play, name, logits)
 
     def adversary(self, play: Play, attribute: str) -> Tensor:

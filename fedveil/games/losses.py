@@ -47,7 +47,7 @@ def counting(chosen: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def mean_over(loss: Tensor, counted: Tensor, weights: Tensor | None) -> Tensor:
-    """Return a loss whose mean over a batch is the mean over the records that count; 0 where none does.
+    """Return a loss whose mean over a batch is the mean over the records that count; 0 if none does.
 
     >>> mean_over(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True, False, True]), None).mean()
     tensor(2.)

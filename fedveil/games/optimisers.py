@@ -9,11 +9,11 @@ from fedveil.core.errors import InputError
 
 @dataclass(frozen=True)
 class SGD:
-    """w ← w − η·v with v ← μ·v + g: stochastic gradient descent, with momentum where wanted.
+    """w ← w − η·v with v ← μ·v + g: stochastic gradient descent, optionally with momentum.
 
     Attributes:
         learning_rate: the step size η.
-        momentum: the share μ of the last step that is added to the next; 0: none.
+        momentum: the share μ of the last step that is added to the next; 0 for none.
         weight_decay: how strongly weights are pulled towards 0 at every step.
     """
 

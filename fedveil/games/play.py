@@ -1,4 +1,4 @@
-"""What a loss may touch during one move: the declared data of a batch, and the players' networks.
+"""What a loss may use during one move: the declared data of a batch, and the players' networks.
 
 The same loss runs on one device, where x is (batch, …), and on a stack of devices, where x is
 (devices, batch, …). What a stage has not declared to read is withheld here, so that "task-agnostic"
@@ -26,8 +26,8 @@ class WithheldError(InputError):
 
 
 def no_dice(shape: tuple[int, ...]) -> Tensor:
-    """Refuse: what is released is a function of x alone; noise at release is the work of a shield."""
-    raise InputError("nothing random can be drawn here: a release is a function of x; give its noise to a shield")
+    """Refuse to draw: what is released is a function of x alone, and noise at release is added by a shield."""
+    raise InputError("nothing random can be drawn here: a release is a function of x alone; add noise by a shield")
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Play:
 
     Attributes:
         data: "x", "y" and "u:<name>" for what the stage reads; nothing else.
-        weights: 1 for records, 0 for padding, as (…, batch); None where no record is padding.
+        weights: 1 for records, 0 for padding, as (…, batch); None if no record is padding.
         settings: per-device hyper-parameters, shaped to multiply per-record losses.
         networks: calls a player's network.
         dice: uniform numbers in [0, 1) for every record, (…, batch, *shape). A device's numbers are the same on every
@@ -130,8 +130,8 @@ def partners(uniform: Tensor, codes: Tensor | None, weights: Tensor | None) -> t
     """Return for each record the position of another record of equal code, drawn evenly, and whether one exists.
 
     The records of a code form a random cycle, each pointing at the next: never at itself, and every record is the
-    partner of exactly one other. A code of −1 (no label) has no partner; without codes all records count alike. A
-    record without a partner gets its own position.
+    partner of exactly one other. A code of −1 (no label) has no partner; without codes, any other record can be the
+    partner. A record without a partner gets its own position.
 
     >>> positions, exists = partners(torch.tensor([0.3, 0.1, 0.2, 0.5]), torch.tensor([0, 1, 0, 2]), None)
     >>> positions.tolist(), exists.tolist()
@@ -141,20 +141,20 @@ def partners(uniform: Tensor, codes: Tensor | None, weights: Tensor | None) -> t
     codes = codes if weights is None else torch.where(weights > 0, codes, -1)
     order = (codes + uniform * _BELOW_ONE).argsort(dim=-1, stable=True)
     sorted_codes = codes.gather(-1, order)
-    here = torch.arange(codes.shape[-1], device=codes.device).expand_as(codes)
-    turns = sorted_codes[..., 1:] != sorted_codes[..., :-1]
-    edge = torch.ones_like(turns[..., :1]) if codes.shape[-1] > 1 else torch.ones_like(codes, dtype=torch.bool)
-    first, last = torch.cat([edge, turns], dim=-1), torch.cat([turns, edge], dim=-1)
-    start = torch.where(first, here, 0).cummax(dim=-1).values
-    following = torch.where(last, start, here + 1)
-    following = torch.where(sorted_codes >= 0, following, here)
+    index = torch.arange(codes.shape[-1], device=codes.device).expand_as(codes)
+    changes = sorted_codes[..., 1:] != sorted_codes[..., :-1]
+    edge = torch.ones_like(changes[..., :1]) if codes.shape[-1] > 1 else torch.ones_like(codes, dtype=torch.bool)
+    first, last = torch.cat([edge, changes], dim=-1), torch.cat([changes, edge], dim=-1)
+    start = torch.where(first, index, 0).cummax(dim=-1).values
+    following = torch.where(last, start, index + 1)
+    following = torch.where(sorted_codes >= 0, following, index)
     positions = torch.empty_like(codes).scatter_(-1, order, order.gather(-1, following))
-    return positions, positions != here
+    return positions, positions != index
 
 
 def pick(values: Tensor, positions: Tensor) -> Tensor:
     """Return the values (…, batch, …) of the records at some positions (…, batch) of their device's batch."""
-    behind = values.dim() - positions.dim()
-    if not behind:
+    trailing = values.dim() - positions.dim()
+    if not trailing:
         return values.gather(-1, positions)
-    return values.gather(positions.dim() - 1, positions.view(*positions.shape, *[1] * behind).expand_as(values))
+    return values.gather(positions.dim() - 1, positions.view(*positions.shape, *[1] * trailing).expand_as(values))

@@ -38,12 +38,12 @@ class TAPPFL(Game):
     negative term, and what is left, plus H(u), is a *lower* bound on I(r; u) (Barber and Agakov), not an upper one:
     `bound="ce"` is that form, `bound="club"` keeps both terms, E log q(u | r) − E log q(u' | r), with u' from the
     batch's marginal and q fitted by likelihood in several steps. x̄ drawn from the whole batch targets I(x; r, u),
-    which h can win by x and u alone: `negatives="conditional"` draws it among records of equal u, as equation 1
+    which h can minimise by x and u alone: `negatives="conditional"` draws it among records of equal u, as equation 1
     requires, and leaves out records without such a partner; `"marginal"` is the printed form.
 
     A device that lacks the attribute, or holds only one value of it, trains with λ = 0; `Run.utility_only` counts such
-    devices. A batch of one has no x̄: only g and the privacy term learn from it. With several attributes each has its
-    own g, the mean of their CE counts, and x̄ agrees with x in all of them.
+    devices. A batch of one has no x̄: only g and the privacy term learn from it. With several attributes, each has its
+    own g, f descends the mean of their CE, and x̄ agrees with x in all of them.
 
     Attributes:
         attribute: what is hidden: one attribute, several, or "own" for the attribute that each device protects.
@@ -117,7 +117,7 @@ class TAPPFL(Game):
         }
 
     def stages(self, shape: DataShape) -> tuple[Stage, ...]:
-        """Pre-training where wanted, then all three in turn."""
+        """Pre-training if requested, then all three in turn."""
         reads = frozenset({"x"} | {f"{what}:{name}" for what in ("u", "varies") for name in self.attributes})
         counts = {name: shape.attributes.get(name, 0) for name in self.attributes}
         steps = self.privacy_steps or (5 if self.bound == "club" else 1)
@@ -133,14 +133,14 @@ class TAPPFL(Game):
             return self._trade_off(play, counts)
 
         utility = Move(("utility",), critic_loss, repeat=self.utility_steps, name="JSD")
-        alone = Move(("extractor",), utility_loss, name="extractor")
+        extractor_alone = Move(("extractor",), utility_loss, name="extractor")
         privacy = Move(readers, self._read, repeat=steps, name="CE")
         common = {"shared": frozenset({"extractor"}), "reads": reads}
         work = {"local_epochs": self.local_epochs, "batch_size": self.batch_size}
         main = Stage((privacy, utility, Move(("extractor",), trade_off, name="extractor")), **common, **work)  # type: ignore[arg-type]
         if not self.pretraining:
             return (main,)
-        first = Stage((utility, alone), name="pretraining", rounds=self.pretraining, **common, **work)  # type: ignore[arg-type]
+        first = Stage((utility, extractor_alone), name="pretraining", rounds=self.pretraining, **common, **work)  # type: ignore[arg-type]
         return (first, main)
 
     def _read(self, play: Play) -> Tensor:
@@ -168,13 +168,13 @@ class TAPPFL(Game):
     def _bounded(self, play: Play, name: str, logits: Tensor) -> Tensor:
         """Return the privacy term of one attribute by the logits of one g."""
         leak = -self._cross_entropy(play, name, logits)
-        return leak + self._cross_entropy(play, name, logits, elsewhere=True) if self.bound == "club" else leak
+        return leak + self._cross_entropy(play, name, logits, all_pairs=True) if self.bound == "club" else leak
 
-    def _cross_entropy(self, play: Play, name: str, logits: Tensor, elsewhere: bool = False) -> Tensor:
-        """Return CE of u on records that count; with `elsewhere`, of the u' of all records of the batch (all pairs)."""
+    def _cross_entropy(self, play: Play, name: str, logits: Tensor, all_pairs: bool = False) -> Tensor:
+        """Return CE of u on records that count; with `all_pairs`, of the u' of every record of the batch."""
         codes = play.u(name)
         counted = counting((codes >= 0) & play.varies(name), play.weights)
-        if not elsewhere:
+        if not all_pairs:
             return mean_over(cross_entropy(logits, torch.where(counted, codes, -1)), counted, play.weights)
         rows = one_hot(codes, logits.shape[-1], logits) * counted.unsqueeze(-1)
         marginal = rows.sum(dim=-2, keepdim=True) / counted.sum(dim=-1).clamp_min(1).to(rows.dtype)[..., None, None]

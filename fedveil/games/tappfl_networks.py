@@ -49,7 +49,7 @@ class Networks:
     Attributes:
         extractor: f.
         critic: h.
-        adversary: returns the builder of g for an attribute of so many values.
+        adversary: returns the builder of g for an attribute with this many values.
     """
 
     extractor: Build
@@ -90,10 +90,10 @@ def _of_images(paper: bool, features: tuple[int, ...], values: int, start: Start
     def extractor(generator: torch.Generator) -> nn.Module:
         stack, _ = convolutions(features, plan, generator, patch=patch)
         # As on tables, no ReLU before the tanh: it would halve r's range, and an f that hides all could not recover.
-        kept = stack[:-1] if isinstance(stack[-1], nn.ReLU) else stack
-        return nn.Sequential(kept, nn.Tanh())
+        without_relu = stack[:-1] if isinstance(stack[-1], nn.ReLU) else stack
+        return nn.Sequential(without_relu, nn.Tanh())
 
-    def behind(shape: tuple[int, ...], layers: Layers, sizes: tuple[int, ...]) -> Build:
+    def network(shape: tuple[int, ...], layers: Layers, sizes: tuple[int, ...]) -> Build:
         def build(generator: torch.Generator) -> nn.Module:
             stack, (k, h, w) = convolutions(shape, layers, generator, start=start)
             return nn.Sequential(stack, nn.Flatten(), mlp([k * h * w, *sizes], generator, start=start))
@@ -104,14 +104,14 @@ def _of_images(paper: bool, features: tuple[int, ...], values: int, start: Start
         both = (channels + inner[0] + values, high, wide)
         return Networks(
             extractor,
-            behind(both, PAPER_CRITIC_OF_IMAGES, (*PAPER_CRITIC_BEHIND, 1)),
-            lambda classes: behind(inner, PAPER_ADVERSARY_OF_IMAGES, (*PAPER_ADVERSARY_BEHIND, classes)),
+            network(both, PAPER_CRITIC_OF_IMAGES, (*PAPER_CRITIC_BEHIND, 1)),
+            lambda classes: network(inner, PAPER_ADVERSARY_OF_IMAGES, (*PAPER_ADVERSARY_BEHIND, classes)),
         )
     folded = (channels * _folds((high, wide), inner[1:]) ** 2 + inner[0] + values, *inner[1:])
     return Networks(
         extractor,
-        behind(folded, (), (*LIGHT_CRITIC, 1)),
-        lambda classes: behind(inner, (), (*LIGHT_ADVERSARY, classes)),
+        network(folded, (), (*LIGHT_CRITIC, 1)),
+        lambda classes: network(inner, (), (*LIGHT_ADVERSARY, classes)),
     )
 
 

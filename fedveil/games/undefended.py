@@ -19,13 +19,13 @@ class Undefended(Game):
     """min_{f,c} CE(y | c(f(x))): what is released when nothing is hidden.
 
     Symbols: f the encoder, c the task's head; both are shared. Task-aware: it reads y. Guarantee: none. The networks
-    are those of `AdversarialTraining`, which at strength 0 differs only by having an adversary: this game is the zero
-    of its scale.
+    are those of `AdversarialTraining`, which at strength 0 differs only by having an adversary: this game is the
+    starting point of its scale.
 
     Attributes:
         hidden: sizes of the encoder's hidden layers.
         width: how many numbers the representation has.
-        encoder: builds another encoder from a generator; it must give `width` numbers.
+        encoder: builds another encoder from a generator; it must return `width` numbers.
         optimiser: how encoder and head descend their loss.
         local_epochs: passes over its records that a device makes in a round.
         batch_size: records in one step.
@@ -76,7 +76,7 @@ def encoder_and_head(
     optimiser: Optimiser,
     last: nn.Module | None = None,
 ) -> dict[str, Player]:
-    """Return an encoder and a linear head on it; `encoder` builds another encoder than the fully connected one.
+    """Return an encoder and a linear head on it; `encoder` builds one to replace the fully connected encoder.
 
     The encoder ends in tanh, x → (−1, 1)^width, or in `last`.
     """

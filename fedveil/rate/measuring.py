@@ -29,18 +29,18 @@ from fedveil.games.game import ReleasedRecords
 from fedveil.view import Pool, View
 
 _BATCH = 100
-"""Records of one message."""
+"""Records in one message."""
 
 WEAK = "mlp-small"
 """One small non-linear network on pooled representations that ignores the sender, as the paper's server does."""
 
 _LARGER = {"light": "mlp-large", "paper": "mlp-wide"}
-"""By the game's networks, an attacker that is in no layer smaller than the privatiser."""
+"""For each choice of the game's networks, an attacker with no layer smaller than the privatiser's."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What sending took, in messages of a hundred test records each.
+    """What sending cost, in messages of a hundred test records each.
 
     Attributes:
         bits: estimated bits per record, by the code's probabilities.
@@ -48,8 +48,8 @@ class Sent:
         header: header bytes per message.
         escaped: records with a number outside the code's tables.
         joint: whether numbers are coded together.
-        ratio_float32, ratio_float16: payload over the same numbers as plain floats of that size.
-        ratio_input: payload over x, one byte for each input.
+        ratio_float32, ratio_float16: payload relative to the same numbers as plain floats of that size.
+        ratio_input: payload relative to x, with one byte for each input.
     """
 
     bits: float
@@ -67,10 +67,10 @@ class Measured:
     """A run's figures on test people.
 
     Attributes:
-        accuracy: of the task, by the game's own head.
+        accuracy: the task's accuracy, by the game's own head.
         stranger: the panel's judgement of u from ŷ, for an observer who does not know the sender.
-        server: the same for an observer who knows the sender; equal to `stranger` where there is one sender.
-        sent: what sending took.
+        server: the same for an observer who knows the sender; equal to `stranger` if there is only one sender.
+        sent: what sending cost.
         certificates: upper bounds on I(u; ŷ) and I(u; ŷ, d) by observer, in bits, at 95%; no attacker is involved.
     """
 
@@ -81,7 +81,7 @@ class Measured:
     certificates: dict[str, Certificate]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the form that presets keep."""
+        """Return the figures in the form that presets store."""
         return {
             "accuracy": self.accuracy.as_dict(),
             "prior": self.stranger.prior.as_dict(),
@@ -98,8 +98,8 @@ class Released(ReleasedRecords):
     """What people send after training, by split, with its senders, the task's accuracy and the range of its numbers.
 
     Attributes:
-        accuracy: of the task, by the head that goes with the representations.
-        reach: values are whole numbers in [−reach, reach] and are coded; None: they are sent as floats.
+        accuracy: the task's accuracy, by the head that goes with the representations.
+        reach: values are whole numbers in [−reach, reach] and are coded; None if they are sent as floats.
     """
 
     accuracy: Estimate
@@ -133,7 +133,7 @@ def measure(
         data: the same people's labels.
         attribute: u.
         attackers: a panel's name, or attackers' names.
-        draws: bootstrap draws behind the attackers' intervals.
+        draws: bootstrap draws for the attackers' intervals.
         seed: all randomness derives from it.
         progress: receives a line about each attacker.
     """
@@ -166,12 +166,12 @@ def server_panel(attackers: str, networks: str) -> tuple[str, ...]:
 
 
 def verbatim(width: int, inputs: int) -> Sent:
-    """Return what it takes to send numbers as float32."""
+    """Return what it costs to send numbers as float32."""
     return Sent(32.0 * width, 4.0 * width, 0, 0, False, 1.0, 2.0, 4.0 * width / inputs)
 
 
 def sent(values: FloatArray, code: RateCode, inputs: int) -> Sent:
-    """Send records in messages of a hundred, decode every one, and count."""
+    """Encode records in messages of a hundred, decode every message, and return what sending cost."""
     whole = values.astype(np.int64)
     messages = [pack(part, code) for part in np.split(whole, range(_BATCH, len(whole), _BATCH))]
     received = np.concatenate([unpack(message.data, code) for message in messages])
@@ -191,7 +191,7 @@ def sent(values: FloatArray, code: RateCode, inputs: int) -> Sent:
 
 
 def server_view(released: Released, data: AttributeData, attribute: str, *, known: bool) -> View:
-    """Return what an observer sees; one who knows the sender has a column for each device."""
+    """Return what an observer sees, with a column for each device if the sender is known."""
     pools = []
     for split in Split:
         rows, values = data.rows(split), released.values[split]

@@ -1,7 +1,7 @@
 """Shields: what a device does to a message before it leaves, or to its records before it works with them.
 
-`shield.py` has the base, the identity and chains; `message.py` what a shield acts on; `policies.py` the shield that a
-policy asks for. Each other shield has a file, or a folder with its mathematics.
+`shield.py` has the base class, the identity and chains; `message.py` defines what a shield acts on; `policies.py` finds
+the shield that a policy asks for. Each other shield has a file, or a folder with its mathematics.
 """
 
 from __future__ import annotations

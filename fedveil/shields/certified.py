@@ -49,9 +49,9 @@ class CertifiedChannel(Shield):
 
     def certificates(self, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
         """Certify advantage, balanced accuracy and accuracy on an attribute of K values with these priors."""
-        given = len(np.asarray(priors))
-        if given != values:
-            raise InputError(f"certified channel: {given} priors for {values} values; give one for each")
+        number = len(np.asarray(priors))
+        if number != values:
+            raise InputError(f"certified channel: {number} priors for {values} values; give one for each")
         release = self.release
         return (
             release.certify_advantage(values),

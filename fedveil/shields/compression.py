@@ -14,7 +14,7 @@ from fedveil.shields.shield import Shield
 from fedveil.updates.segments import checked
 
 POSITION = 4
-"""Bytes that give the position of a number in an update."""
+"""How many bytes the position of a number in an update takes."""
 
 Over = Literal["update", "layer"]
 """All of an update together, or each tensor separately; a layer's weights and its biases are two tensors."""
@@ -32,7 +32,7 @@ def parts(rows: Tensor, over: Over, context: Context) -> list[slice]:
     if over == "update":
         return [slice(0, rows.shape[1])]
     if not context.segments:
-        raise InputError("over 'layer' needs the update's layers, and the context names none; use over 'update'")
+        raise InputError("over 'layer' needs the update's layers, but the context names none; use over 'update'")
     checked(rows, context.segments)
     return [slice(segment.start, segment.stop) for segment in context.segments if segment.stop > segment.start]
 
@@ -40,18 +40,18 @@ def parts(rows: Tensor, over: Over, context: Context) -> list[slice]:
 class Compression(Shield):
     """Send the k = ⌈keep·d⌉ coordinates of an update that are largest in magnitude; the others are 0.
 
-    Symbols: d the update's length, or a tensor's length if k are sent of each.
+    Symbols: d the update's length, or a tensor's length if k coordinates of each tensor are sent.
     Guarantee: none. What is sent is sent exactly, and which coordinates are largest reveals something as well.
-    One name for three: "model compression" (TAPPFL), "gradient sparsification" (RecUP-FL) and "pruning" all threshold
-    magnitudes so that a given share is left (`sparsify` is this with p = 1 − keep). Here the update is thresholded, as
-    in Zhu, Liu and Han (2019), whom both cite; TAPPFL's text thresholds the parameters, which would send most of the
-    start weights back and forth.
+    "Model compression" (TAPPFL), "gradient sparsification" (RecUP-FL) and "pruning" are three names for this: all
+    threshold magnitudes so that a given share is left (`sparsify` is this with p = 1 − keep). Here the update is
+    thresholded, as in Zhu, Liu and Han (2019), whom both cite; TAPPFL's text thresholds the parameters, which would
+    send most of the start weights back and forth.
     Ties are broken arbitrarily; exactly k are sent. `bytes` counts k values with a 32-bit position each, or the whole
     update if that is shorter.
 
     Attributes:
         keep: the share of an update's coordinates that is sent, in (0, 1].
-        over: the largest of the whole update, or of each layer's weights and biases separately.
+        over: whether the largest are chosen from the whole update, or from each layer's weights and biases separately.
     """
 
     name = "compression"
@@ -75,9 +75,9 @@ class Compression(Shield):
         rows = message.values.flatten(1)
         sent, coordinates = torch.zeros_like(rows), 0
         for columns in parts(rows, self.over, context):
-            part, kept = rows[:, columns], self.kept(columns.stop - columns.start)
-            largest = part.abs().topk(kept, dim=1, sorted=False).indices
+            part, count = rows[:, columns], self.kept(columns.stop - columns.start)
+            largest = part.abs().topk(count, dim=1, sorted=False).indices
             sent[:, columns].scatter_(1, largest, part.gather(1, largest))
-            coordinates += kept
+            coordinates += count
         encoded = len(rows) * coordinates * (rows.element_size() + POSITION)
         return message.with_values(sent.view(message.values.shape), encoded)

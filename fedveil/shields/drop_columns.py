@@ -1,4 +1,4 @@
-"""Leave out the table's columns that reveal most about an attribute: the baseline that needs no learning."""
+"""Leave out the columns of a table that reveal most about an attribute: a baseline that needs no learning."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _BINS = 20
 class DropColumns(Shield):
     """Set the `columns` table columns with the highest I(x_j; u) to 0 in every record, before training.
 
-    Symbols: x_j one column of the table, with all features that it was encoded as; u the attribute. I is the
-    plug-in estimate over training people with Miller and Madow's correction (1955); numbers are cut into 20 quantile
-    bins. A column that is the same for everybody reveals nothing, so zeros remove a column as well as leaving it out.
-    Guarantee: the columns left out reveal nothing. None about those that stay, which may reveal u together even if each
-    alone does not.
+    Symbols: x_j one column of the table, with all features that it was encoded as; u the attribute. I is the plug-in
+    estimate over training people with Miller and Madow's correction (1955); numbers are cut into 20 quantile bins. A
+    column that is the same for everybody reveals nothing, so zeros remove a column as well as leaving it out.
+    Guarantee: the columns left out reveal nothing. There is none about those that stay, which may reveal u together
+    even if each alone does not.
 
     Attributes:
         columns: how many columns to leave out, starting with those that reveal most about the attribute.
@@ -45,7 +45,7 @@ class DropColumns(Shield):
     def __init__(self, columns: int, attribute: str) -> None:
         whole = isinstance(columns, Real) and not isinstance(columns, bool) and float(columns).is_integer()
         if not whole or columns < 0:
-            raise InputError(f"drop columns: give how many to leave out, a whole number from 0 on, not {columns!r}")
+            raise InputError(f"drop columns: columns must be a whole number of at least 0, not {columns!r}")
         self.columns, self.attribute = int(columns), attribute
 
     def prepared(self, data: AttributeData, seed: int) -> DropColumns:
@@ -54,7 +54,7 @@ class DropColumns(Shield):
         train = data.take(data.rows(Split.TRAIN))
         secret = train.attribute(self.attribute)
         if not secret.known.any():
-            raise InputError(f"drop columns: no training record of {data.name} carries {self.attribute!r}, to rank by")
+            raise InputError(f"drop columns: no training record of {data.name} has a value of {self.attribute!r}")
         bits = {
             column: information_bits(train.x[:, [name == column for name in names]], secret)
             for column in dict.fromkeys(names)
@@ -69,7 +69,7 @@ class DropColumns(Shield):
         return prepared
 
     def change(self, message: Message, context: Context) -> Message:
-        """Set dropped columns to zero; multiplying by zero would keep the sign of the former number."""
+        """Set dropped columns to zero; multiplying by zero would preserve the sign of the number."""
         if not hasattr(self, "keeps_"):
             raise InputError("the columns are not ranked yet; call prepared(data, seed) first")
         return message.with_values(message.values.masked_fill(~self.keeps_.to(message.values.device), 0.0))
@@ -78,11 +78,11 @@ class DropColumns(Shield):
 def table_columns(data: AttributeData) -> tuple[str, ...]:
     """Return which column of the table each feature comes from.
 
-    The data's source says so; otherwise the features' names do: "<name> missing" behind "<name>" belongs to that
-    column, and "<name>=<value>" to the column before the first "=". Columns with the same such name are taken as one.
+    The data's source says so; otherwise the features' names do: "<name> missing" after "<name>" belongs to that
+    column, and "<name>=<value>" to the column before the first "=". Columns with the same name are treated as one.
     """
     if data.x.ndim != 2 or not (data.columns or data.feature_names):
-        raise InputError(f"drop columns: {data.name} is no table with named columns; choose another shield")
+        raise InputError(f"drop columns: {data.name} is not a table with named columns; choose another shield")
     if data.columns:
         return data.columns
     names: list[str] = []
@@ -94,7 +94,7 @@ def table_columns(data: AttributeData) -> tuple[str, ...]:
 
 
 def information_bits(features: npt.NDArray[np.floating], secret: Attribute) -> float:
-    """Return I(x_j; u) in bits of a column's features taken together; slightly negative if there is none.
+    """Return I(x_j; u) in bits, with a column's features taken together; it may be slightly negative if it is truly 0.
 
     With m_x, m_u and m_xu the numbers of values that occur, Miller and Madow add (m − 1) / 2n nats to each entropy.
 

@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 
 LEAVING = frozenset(Kind) - {Kind.INPUT}
-"""All that leaves a device."""
+"""Everything that leaves a device."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Message:
     Attributes:
         kind: what the rows are.
         values: the rows.
-        encoded: in how many bytes these numbers can be sent, if they have a shorter form; None: as they stand.
+        encoded: how many bytes these numbers take in a shorter form; None if they have none.
     """
 
     kind: Kind
@@ -45,7 +45,7 @@ class Message:
     encoded: int | None = None
 
     def with_values(self, values: Tensor, encoded: int | None = None) -> Message:
-        """Return the same message with other numbers; the former numbers' shorter form no longer applies."""
+        """Return the same message with other numbers; the shorter form of the old numbers no longer applies."""
         return replace(self, values=values, encoded=encoded)
 
     @property
@@ -57,11 +57,11 @@ class Message:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The records behind an update one by one, for shields that treat each of them separately.
+    """The records behind an update, for shields that treat each of them separately.
 
     Attributes:
-        network: with the weights that the device started from; many devices may share one.
-        loss: of outputs (m, …) and labels (m, …), one number per record.
+        network: the network, with the weights that the device started from; many devices may share one.
+        loss: a function of outputs (m, …) and labels (m, …) that returns one number per record.
         x, y: the m records that the update was computed from, and their labels.
         player: whose update it is; the message holds this player's numbers alone.
         step: the update is step · (mean gradient of the records' losses): 1 if the gradient itself is sent, minus the
@@ -78,7 +78,7 @@ class Samples:
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What a device knows, for its shield only; to be read, not written.
+    """What a device knows, for its shield only; it may be read, but not changed.
 
     Attributes:
         device, round: whose message it is, and when.
@@ -86,7 +86,8 @@ class Context:
         data: the device's records behind the message ("x", "y", "u:<name>"), if it has them.
         model: the flat weights of each player that the device holds.
         policy: what the person at the device has chosen, if anything.
-        segments: where each tensor lies in an update; empty for other messages. No secret: everybody knows the model.
+        segments: where each tensor lies in an update; empty for other messages. This is no secret: everybody knows the
+            model.
         networks: the shared players' networks with the weights that the device started from, if it has them.
         samples: the records that the update was computed from, one by one, if one player learned from (x, y) alone.
     """
@@ -108,7 +109,7 @@ class Damage:
 
     Attributes:
         l2, linf: norms of the change, averaged over the message's rows.
-        cosine: between the true and the sent row, also averaged; 1 if both are 0, and 0 if one of them is.
+        cosine: between the true and the sent row, also averaged; 1 if both are 0, and 0 if only one of them is.
         bytes: how much is sent.
 
     >>> Damage.between(torch.tensor([[3.0, 4.0]]), torch.tensor([[3.0, 0.0]])).l2
@@ -122,7 +123,7 @@ class Damage:
 
     @classmethod
     def between(cls, true: Tensor, sent: Tensor, sent_bytes: int | None = None) -> Damage:
-        """Measure the change in double precision; `sent_bytes` defaults to the size of the numbers as they stand."""
+        """Measure the change in double precision; `sent_bytes` defaults to the size of the numbers as stored."""
         counted = sent.numel() * sent.element_size() if sent_bytes is None else sent_bytes
         if not sent.numel():
             return cls(0.0, 0.0, 1.0, counted)
@@ -144,7 +145,7 @@ class Damage:
 
 
 _NUMBERS = 2**20
-"""How many numbers are measured at a time: in double precision they should fit the cache."""
+"""How many numbers are measured at a time: in double precision they should fit into the cache."""
 
 
 def _differences(true: Tensor, sent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -152,13 +153,13 @@ def _differences(true: Tensor, sent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     largest = torch.maximum(true.abs().amax(dim=1), sent.abs().amax(dim=1)).double()
     unit = _powers_of_two(largest)  # exact, and no square overflows
     before, after = (part.to(torch.float64, copy=True).div_(unit[:, None]) for part in (true, sent))
-    lengths: Tensor = torch.linalg.vector_norm(before, dim=1) * torch.linalg.vector_norm(after, dim=1)
-    cosine = torch.linalg.vecdot(before, after) / torch.where(lengths > 0, lengths, 1.0)
-    change = after.sub_(before)  # in place: fresh memory would cost more than all the sums
+    products_of_norms: Tensor = torch.linalg.vector_norm(before, dim=1) * torch.linalg.vector_norm(after, dim=1)
+    cosine = torch.linalg.vecdot(before, after) / torch.where(products_of_norms > 0, products_of_norms, 1.0)
+    change = after.sub_(before)  # in place: allocating memory would cost more than all the sums
     linf = change.abs().amax(dim=1)
-    unharmed = (lengths == 0) & (linf == 0)
+    both_zero = (products_of_norms == 0) & (linf == 0)
     l2: Tensor = torch.linalg.vector_norm(change, dim=1)
-    return l2 * unit, linf * unit, torch.where(unharmed, 1.0, cosine)
+    return l2 * unit, linf * unit, torch.where(both_zero, 1.0, cosine)
 
 
 def _powers_of_two(sizes: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The shield that a policy asks for: the recommended one, and whether a given shield is the one."""
+"""The shield that a policy asks for: the recommended one, and whether a given shield is what it asks for."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def unmet(policy: Policy, shield: Shield) -> str | None:
             wanted.append((choice.kind, plugins.load("fedveil.shields", choice.kind, Shield), choice.settings))
     present = list(members(shield))
     if [kind for _, kind, _ in wanted] != [type(member) for member in present]:
-        return f"ask for the shield {', '.join(name for name, _, _ in wanted)}, and the shield is {shield.name!r}"
+        return f"ask for the shield {', '.join(name for name, _, _ in wanted)}, but the shield is {shield.name!r}"
     for (name, _, settings), member in zip(wanted, present, strict=True):
         for setting, value in settings.items():
             if setting not in member.by_device and getattr(member, setting, value) != value:
                 return (
-                    f"ask for {name} with {setting} = {value!r}, and the shield, one map for all devices, has "
+                    f"ask for {name} with {setting} = {value!r}, but the shield, one map for all devices, has "
                     f"{getattr(member, setting)!r}"
                 )
     return None

@@ -21,7 +21,7 @@ class Quantise(Shield):
     do not move. Alistarh et al. (2017, QSGD), with the largest magnitude in place of the norm; b = 2 is Wen et al.
     (2017, TernGrad).
     Guarantee: none. The rounding is bounded and its size depends on the update, so no ε is finite.
-    In a chain it should stand last: numbers that a later shield changes are no longer on the grid, and are counted in
+    In a chain it should come last: numbers that a later shield changes are no longer on the grid, and are counted in
     full. `bytes` counts b bits for each number, or, if that is shorter, for each nonzero number with a 32-bit position;
     and each scale s as a number of the update's precision.
 

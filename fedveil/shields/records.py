@@ -15,8 +15,8 @@ def samples_of(name: str, context: Context) -> Samples:
     """Return the records behind an update; without them nothing is sent."""
     if context.samples is None or not len(context.samples.x):
         raise ShieldError(
-            f"{name} needs the records behind an update, one by one: of one shared player that learns from x and y "
-            "alone, before any shield that certifies; nothing is sent"
+            f"{name} needs the records behind an update; it works for one shared player that learns from x and y "
+            "alone, and before any shield that certifies; nothing is sent"
         )
     if context.samples.player not in {segment.player for segment in context.segments}:
         raise ShieldError(f"{name}: the update has no tensors of player {context.samples.player!r}; nothing is sent")
@@ -24,17 +24,18 @@ def samples_of(name: str, context: Context) -> Samples:
 
 
 def step_of(name: str, samples: Samples) -> float:
-    """Return what the mean gradient was multiplied by; nothing is sent if the update is no such product."""
+    """Return what the mean gradient was multiplied by; nothing is sent if the update is not such a product."""
     if samples.step is None:
         raise ShieldError(
-            f"{name}: no record's share of this update can be told; it needs one step of plain SGD over all records of "
-            "a device (batch size at least their number, 1 local epoch, no momentum or weight decay); nothing is sent"
+            f"{name}: no record's share of this update can be determined; it needs one step of plain SGD over all "
+            "records of a device (batch size at least their number, 1 local epoch, no momentum or weight decay); "
+            "nothing is sent"
         )
     return samples.step
 
 
 def alike(contexts: Sequence[Context]) -> list[list[int]]:
-    """Return the indices of contexts that share a network and its tensors: these go through it as one batch."""
+    """Return groups of indices of contexts that share a network and its tensors: each group is one batch."""
     groups: dict[tuple[int, str, int], list[int]] = {}
     for index, context in enumerate(contexts):
         if context.samples is not None:

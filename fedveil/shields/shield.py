@@ -30,7 +30,7 @@ class ShieldError(InputError):
 
 
 Answer = tuple[Message, Damage] | ShieldError
-"""What leaves a device, with what the shield did to it; or why nothing leaves."""
+"""What leaves a device, with what the shield did to it; or the reason why nothing leaves."""
 
 
 class Shield(ABC):
@@ -38,7 +38,7 @@ class Shield(ABC):
 
     A shield names the kinds of messages that it acts on; all others pass unchanged. It fails closed: whatever goes
     wrong inside raises `ShieldError`, and the device sends nothing. A shield that acts on `Kind.INPUT` changes a
-    device's records before anything else sees them; if it fails, there is no run.
+    device's records before anything else sees them; if it fails, the run does not start.
     """
 
     name: str = "shield"
@@ -48,25 +48,26 @@ class Shield(ABC):
     by_device: frozenset[str] = frozenset()
     """Settings that this shield reads from each device's policy; all others are the same for all devices."""
     reads_label: bool = False
-    """Whether the change to a record depends on its label: a model may then not be judged on changed records."""
+    """Whether the change to a record depends on its label: if so, a model may not be judged on changed records."""
     by_record: bool = False
-    """Whether it needs `Context.samples`, the records behind an update one by one."""
+    """Whether it needs `Context.samples`, each record behind an update."""
 
     def prepared(self, data: AttributeData, seed: int) -> Shield:
         """Return the shield with what all devices know beforehand, learned from these training records alone."""
         return self
 
     def certificates(self, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
-        """Return what no observer can beat on an attribute with this many values and these priors; default: nothing."""
+        """Return what no observer can beat on an attribute with these values and priors; by default, nothing."""
         return ()
 
     def certificates_on(
         self, data: AttributeData, rows: IntArray, attribute: str, seed: int
     ) -> tuple[Certificate, ...]:
-        """Return what no observer can beat, as people show who were not used to prepare the shield; default: nothing.
+        """Return what no observer can beat, counted on people not used to prepare the shield; by default, nothing.
 
-        Called on a prepared shield, with rows of people whom it has never seen, about what is shown of one of them. A
-        chain returns nothing: its other members may change what this one saw, or read u behind it.
+        It is called on a prepared shield, with the rows of people whom the shield has never seen, and is about what is
+        shown of one of them. A chain returns nothing: its other members may change what this one saw, or read u
+        after it.
         """
         return ()
 
@@ -75,17 +76,17 @@ class Shield(ABC):
         """Return the message as it may leave."""
 
     def change_all(self, updates: Tensor, contexts: Sequence[Context]) -> Tensor | None:
-        """Return many devices' updates as they may leave, one row each; None: change them one by one.
+        """Return many devices' updates as they may leave, one row each; None to have them changed one by one.
 
-        A shield that is faster for many devices together overrides this. It must not write to the rows given. If it
-        raises, the devices are tried in smaller batches, so that only those that fail are silent.
+        A shield that is faster for many devices together overrides this. It must not write to the given rows. If it
+        raises, the devices are tried in smaller batches, so that only those that fail send nothing.
         """
         return None
 
     def apply_all(self, updates: Tensor, contexts: Sequence[Context], kind: Kind = Kind.UPDATE) -> list[Answer]:
-        """Shield one update of each device, as one batch if possible; a device that fails has the error instead.
+        """Shield one update of each device, as one batch if possible; a device that fails gets the error instead.
 
-        All other updates leave as if that device had not been there.
+        All other updates leave as if that device did not exist.
         """
         if updates.ndim != 2 or len(updates) != len(contexts):
             raise InputError(
@@ -96,9 +97,9 @@ class Shield(ABC):
         if not _batched(self) or kind not in self.acts_on:
             return [_applied(self, message, context) for message, context in zip(messages, contexts, strict=True)]
         answers = _shielded(self, messages, list(contexts), updates)
-        speaking = [index for index, answer in enumerate(answers) if isinstance(answer, Message)]
+        sending = [index for index, answer in enumerate(answers) if isinstance(answer, Message)]
         sent = [answer for answer in answers if isinstance(answer, Message)]
-        true = updates if len(speaking) == len(updates) else updates[speaking]
+        true = updates if len(sending) == len(updates) else updates[sending]
         damages = iter(Damage.of_rows(true, _stacked(sent, updates), [message.bytes for message in sent]))
         return [(answer, next(damages)) if isinstance(answer, Message) else answer for answer in answers]
 
@@ -109,7 +110,7 @@ class Shield(ABC):
         _check_shape(message, context)
         if message.kind in TRAINED and not torch.isfinite(message.values).all():
             raise _not_finite(message.kind)
-        true = message.values.clone()  # a shield may change numbers in place; the damage is measured all the same
+        true = message.values.clone()  # a shield may change numbers in place; the damage is still measured
         try:
             sent = self.change(message, context)
             usable = sent.values.shape == true.shape and bool(torch.isfinite(sent.values).all())
@@ -120,7 +121,7 @@ class Shield(ABC):
         if not usable:
             raise _unusable(self)
         if sent is message and not torch.equal(true, sent.values):
-            sent = sent.with_values(sent.values)  # changed in place: its former short encoding is no longer valid
+            sent = sent.with_values(sent.values)  # changed in place: its old short encoding is no longer valid
         return sent, Damage.between(true, sent.values, sent.bytes)
 
     def __repr__(self) -> str:
@@ -141,8 +142,8 @@ class Identity(Shield):
 class Chain(Shield):
     """Several shields, one after another; if one fails, nothing is sent.
 
-    A member's certificate is also the chain's. What stands before the member does not matter: the bound holds for
-    whatever is sent into it, even u itself. What stands behind it works on its output, and no processing of an output
+    A member's certificate is also the chain's. What comes before the member does not matter: the bound holds for
+    whatever is sent into it, even u itself. What comes after it works on its output, and no processing of an output
     reveals more than the output does. The chain ensures that later members work on nothing else: their contexts hold no
     records, no model and no policy, and their randomness does not reveal the noise.
     """
@@ -156,10 +157,10 @@ class Chain(Shield):
         self.by_record = any(shield.by_record for shield in self.shields)
 
     def __repr__(self) -> str:
-        return f"Chain({list(self.shields)!r})"  # sets of kinds print in another order in another process
+        return f"Chain({list(self.shields)!r})"  # sets of kinds print in a different order in each process
 
     def prepared(self, data: AttributeData, seed: int) -> Chain:
-        """Prepare each shield, all on the same records: none sees what the others would have left of them."""
+        """Prepare each shield, all on the same records: none sees what the others make of them."""
         return Chain(
             [shield.prepared(data, child_seed(seed, "link", link)) for link, shield in enumerate(self.shields)]
         )
@@ -169,11 +170,11 @@ class Chain(Shield):
         return tuple(certificate for shield in self.shields for certificate in shield.certificates(values, priors))
 
     def change(self, message: Message, context: Context) -> Message:
-        """Apply each shield to what the one before it would have sent."""
+        """Apply each shield to the output of the one before it."""
         for shield in self.shields:
             message, _ = shield.apply(message, context)
             if message.kind in shield.certifies:
-                context = _behind_certificate(context)
+                context = _after_certificate(context)
         return message
 
 
@@ -186,7 +187,7 @@ def members(shield: Shield) -> Iterator[Shield]:
         yield shield
 
 
-def _behind_certificate(context: Context) -> Context:
+def _after_certificate(context: Context) -> Context:
     """Return what a chain's later members may know: no records, no model, no policy, and fresh randomness."""
     seed = int(torch.randint(2**62, (1,), generator=context.generator))
     fresh = torch_generator(seed, "behind a certificate")
@@ -196,10 +197,10 @@ def _behind_certificate(context: Context) -> Context:
 def _check_shape(message: Message, context: Context) -> None:
     """Refuse an update whose length is not the model's."""
     if message.kind in TRAINED and context.segments:
-        expected, given = context.segments[-1].stop, message.values[:1].numel()
-        if len(message.values) and given != expected:
+        expected, length = context.segments[-1].stop, message.values[:1].numel()
+        if len(message.values) and length != expected:
             raise ShieldError(
-                f"the {message.kind} has {given} numbers where the model has {expected}, so nothing is sent"
+                f"the {message.kind} has {length} numbers, but the model has {expected}, so nothing is sent"
             )
 
 
@@ -208,7 +209,7 @@ def _not_finite(kind: Kind) -> ShieldError:
 
 
 def _unusable(shield: Shield) -> ShieldError:
-    return ShieldError(f"shield {shield.name!r} made an unusable message (shape or NaN), so nothing is sent")
+    return ShieldError(f"shield {shield.name!r} returned an unusable message (wrong shape or NaN), so nothing is sent")
 
 
 def _as_shield_error(shield: Shield, fault: Exception) -> ShieldError:
@@ -217,7 +218,7 @@ def _as_shield_error(shield: Shield, fault: Exception) -> ShieldError:
     return ShieldError(f"shield {shield.name!r} failed, so nothing is sent: {fault}")
 
 
-# Many devices at once: as one batch where the shield can, while each device fails by itself.
+# Many devices at once: as one batch if the shield can, while each device fails by itself.
 
 
 def _batched(shield: Shield) -> bool:
@@ -237,7 +238,7 @@ def _applied(shield: Shield, message: Message, context: Context) -> Answer:
 def _shielded(
     shield: Shield, messages: list[Message], contexts: list[Context], rows: Tensor | None = None
 ) -> list[Message | ShieldError]:
-    """Return what leaves of each device's message; `rows` is all of them in one tensor, if they already lie in one."""
+    """Return what leaves of each device's message; `rows` is all of them in one tensor, if there is one already."""
     if isinstance(shield, Chain):
         return _through_chain(shield, messages, contexts, rows)
     kind = messages[0].kind if messages else Kind.UPDATE
@@ -268,16 +269,16 @@ def _through_chain(
     chain: Chain, messages: list[Message], contexts: list[Context], rows: Tensor | None
 ) -> list[Message | ShieldError]:
     answers: list[Message | ShieldError] = list(messages)
-    speaking = list(range(len(messages)))
+    sending = list(range(len(messages)))
     contexts = list(contexts)
     for member in chain.shields:
-        current = [message for index in speaking if isinstance(message := answers[index], Message)]
-        changed = _shielded(member, current, [contexts[index] for index in speaking], rows)
-        for index, answer in zip(speaking, changed, strict=True):
+        current = [message for index in sending if isinstance(message := answers[index], Message)]
+        changed = _shielded(member, current, [contexts[index] for index in sending], rows)
+        for index, answer in zip(sending, changed, strict=True):
             answers[index] = answer
             if isinstance(answer, Message) and answer.kind in member.certifies:
-                contexts[index] = _behind_certificate(contexts[index])
-        speaking = [index for index in speaking if isinstance(answers[index], Message)]
+                contexts[index] = _after_certificate(contexts[index])
+        sending = [index for index in sending if isinstance(answers[index], Message)]
         rows = None  # the messages are no longer rows of this tensor
     return answers
 
@@ -285,19 +286,19 @@ def _through_chain(
 def _changed(
     shield: Shield, kind: Kind, rows: Tensor, contexts: list[Context], indices: IntArray
 ) -> list[Message | ShieldError]:
-    """Change the rows at some indices; if that fails, halve them until those that fail stand alone."""
+    """Change the rows at some indices; if that fails, halve them until those that fail are isolated."""
     if not len(indices):
         return []
-    given = rows if len(indices) == len(rows) else rows[torch.from_numpy(indices)]
-    version = given._version
+    selected = rows if len(indices) == len(rows) else rows[torch.from_numpy(indices)]
+    version = selected._version
     try:
-        sent = shield.change_all(given, [contexts[index] for index in indices])
+        sent = shield.change_all(selected, [contexts[index] for index in indices])
         if sent is None:
             raise InputError("it cannot treat these as one batch")
-        if given._version != version:
+        if selected._version != version:
             raise InputError("it wrote to the updates themselves")
-        if sent.shape != given.shape:
-            raise InputError("it made a message of another shape")
+        if sent.shape != selected.shape:
+            raise InputError("it returned a message of another shape")
         usable = _finite(sent)
     except Exception as fault:
         if len(indices) == 1:

@@ -1,4 +1,4 @@
-"""Soteria (Sun et al. 2021): leave out of one layer's gradient the features that reveal most about the input."""
+"""Soteria (Sun et al. 2021): remove the features that reveal most about the input from one layer's gradient."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RECORDS = 64
 """How many records go through the network together."""
 
 _NUMBERS = 2**17
-"""How many numbers of input gradients are held at once: twice as fast if they fit a core's cache."""
+"""How many numbers of input gradients are held at once: twice as fast if they fit into a core's cache."""
 
 _TOGETHER = 16
 """The least number of features that are differentiated in one pass; fewer would waste batched products."""
@@ -35,24 +35,24 @@ _TOGETHER = 16
 class Soteria(Shield):
     """Set the gradient's columns of the ⌈p·l⌉ features with the largest |rᵢ| / ‖∂rᵢ/∂x‖₂ to 0, record by record.
 
-    Symbols: r ∈ Rˡ what the defended fully connected layer reads, x the record, p the share; a feature is live if
-    rᵢ ≠ 0. The layer's weights W (o × l) have the gradient δ rᵀ, and r can be read off from ratios of its entries: that
-    is how inputs leak, and column i is rᵢ δ. So W's columns are masked, as if r had been perturbed there (Sun et al.
-    take this ratio for ‖rᵢ (∂rᵢ/∂x)⁻¹‖); biases and all other layers leave unchanged. A feature that is 0, such as a
-    dead ReLU's, has a column of zeros and nothing to hide: it is never chosen. A live feature that does not depend on x
-    at all has the ratio ∞ and comes first. Of equal features the earlier is chosen. If no more than p·l features are
-    live, all are left out and no norm is needed: with half of the ReLUs dead this happens from p = 0.5 on.
+    Symbols: r ∈ Rˡ what the defended fully connected layer reads, x the record, p the share; a feature is live if rᵢ ≠
+    0. The layer's weights W (o × l) have the gradient δ rᵀ, and r can be read off from ratios of its entries, which is
+    how inputs leak; column i is rᵢ δ. So W's columns are masked, as if r had been perturbed there (Sun et al. take this
+    ratio for ‖rᵢ (∂rᵢ/∂x)⁻¹‖); biases and all other layers leave unchanged. A feature that is 0, such as a dead ReLU's,
+    has a column of zeros and nothing to hide: it is never chosen. A live feature that does not depend on x at all has
+    the ratio ∞ and comes first. Of equal features the earlier is chosen. If no more than p·l features are live, all are
+    left out and no norm is needed: with half of the ReLUs dead this happens from p = 0.5 on.
     Sun et al. and their published code take the last fully connected layer ("last"); RecUP-FL §3.1 does not name one.
     Their code chooses by the sum over a batch; here every record has its own mask, and a device sends the mean of its
     records' masked gradients. After several steps a device with one record sends its update with that record's mask at
-    the start weights; with several records and steps nothing is sent, as no record's share can be determined.
+    the start weights; with several records and steps nothing is sent, since no record's share can be determined.
     Guarantee: none. Zeros show which features were chosen, and all other tensors are sent exactly.
 
     Attributes:
         p: the share of the defended layer's features that is left out, in [0, 1].
         layer: the layer that reads r: the "last" or "first" fully connected one, or its name in the network.
-        probes: estimate norms from this many random directions (relative error about 1/√(2·probes)); null (None): exact
-            norms.
+        probes: estimate norms from this many random directions (relative error about 1/√(2·probes)); null (None) for
+            exact norms.
     """
 
     name = "soteria"
@@ -72,13 +72,13 @@ class Soteria(Shield):
         """Shield one device's update."""
         rows = message.values.flatten(1)
         if len(rows) != 1:
-            raise ShieldError(f"soteria: {len(rows)} updates with the records of one; nothing is sent")
+            raise ShieldError(f"soteria: got {len(rows)} updates, but the records of one; nothing is sent")
         return message.with_values(self.change_all(rows, [context]).view(message.values.shape))
 
     def change_all(self, updates: Tensor, contexts: Sequence[Context]) -> Tensor:
         """Shield many devices' updates: all records go through a network that they share as one batch."""
         sent, groups = updates.clone(), []
-        for indices in alike(contexts):  # all checks before anything is drawn: a failure must not change others' draws
+        for indices in alike(contexts):  # check everything before drawing: a failure must not change others' draws
             group = [contexts[index] for index in indices]
             samples = [samples_of(self.name, context) for context in group]
             checked(updates, group[0].segments)
@@ -90,36 +90,36 @@ class Soteria(Shield):
             groups.append((indices, group, samples, defended, shares))
         for indices, group, samples, defended, shares in groups:
             r, norms = self._scored(defended, samples, group)
-            kept = ~self.chosen(r, norms)
+            unmasked = ~self.chosen(r, norms)
             start = 0
             for index, share, sample in zip(indices, shares, samples, strict=True):
                 rows = slice(start, start := start + len(sample.x))
                 tensor = defended.segment.of(sent[index : index + 1])
-                masked = tensor * kept[rows, None] if share is None else share.T @ (r[rows] * kept[rows])
+                masked = tensor * unmasked[rows, None] if share is None else share.T @ (r[rows] * unmasked[rows])
                 sent[index, defended.segment.start : defended.segment.stop] = masked.flatten()
         return sent
 
     def _scored(
         self, defended: Defended, samples: Sequence[Samples], contexts: Sequence[Context]
     ) -> tuple[Tensor, Tensor]:
-        """Return r and the norms, (records, l); no norms if all live features are left out, or none is."""
-        everyone = torch.cat([sample.x for sample in samples])
+        """Return r and the norms, (records, l); norms are 0 for devices that leave out all live features, or none."""
+        records = torch.cat([sample.x for sample in samples])
         with torch.no_grad():
-            r = torch.cat([defended.features(part) for part in torch.split(everyone, _RECORDS)])
+            r = torch.cat([defended.features(part) for part in torch.split(records, _RECORDS)])
         norms, count = torch.zeros_like(r), self.count(r.shape[1])
         ranked = ((r != 0).sum(dim=1) > count) & (count > 0)
         owners = torch.repeat_interleave(
             torch.arange(len(samples)), torch.tensor([len(sample.x) for sample in samples])
         )
-        concerned = sorted(set(owners[ranked.cpu()].tolist()))
-        for start in range(0, len(concerned), _DEVICES):
-            part = concerned[start : start + _DEVICES]
+        devices = sorted(set(owners[ranked.cpu()].tolist()))
+        for start in range(0, len(devices), _DEVICES):
+            part = devices[start : start + _DEVICES]
             rows = torch.isin(owners, torch.tensor(part)).to(r.device)
             if self.probes is None:
-                norms[rows] = exact_norms(defended.features, everyone[rows])[1]
+                norms[rows] = exact_norms(defended.features, records[rows])[1]
             else:
                 probes = self._probes([contexts[index] for index in part])
-                norms[rows] = estimated_norms(defended.features, everyone[rows], probes)[1]
+                norms[rows] = estimated_norms(defended.features, records[rows], probes)[1]
         return r, norms
 
     def _probes(self, contexts: Sequence[Context]) -> Iterator[Tensor]:
@@ -199,14 +199,14 @@ class Defended:
             hook.remove()
         if len(calls) != 1 or calls[0][0].ndim != 2:
             raise ShieldError(
-                f"soteria: layer {self.segment.name!r} reads {len(calls)} times, and must read one row of features per "
-                "record, once; nothing is sent"
+                f"soteria: layer {self.segment.name!r} was called {len(calls)} times; it must be called once, with "
+                "one row of features per record; nothing is sent"
             )
         return *calls[0], outputs
 
 
 def exact_norms(features: Features, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the features r and the norms ‖∂rᵢ/∂x‖₂, both (n, l); 0 where a feature is 0.
+    """Return the features r and the norms ‖∂rᵢ/∂x‖₂, both (n, l); 0 if a feature is 0.
 
     Cost: one forward pass, then batched backward passes over the live features alone. Every record has a different
     list of them, so a pass takes the next few of every record's list. Parameters get no gradients.
@@ -237,9 +237,9 @@ def _exact(features: Features, x: Tensor, each: int) -> tuple[Tensor, Tensor]:
 def estimated_norms(features: Features, x: Tensor, probes: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
     """Return the features and estimates of the norms, from random directions v with E vvᵀ = I, each of x's shape.
 
-    E (∂rᵢ/∂x · v)² = ‖∂rᵢ/∂x‖², so the mean over k directions is an unbiased estimate of the square, with relative
-    standard deviation at most √(2/k) (Hutchinson 1990); the norm's is about 1/√(2k). One forward-mode pass gives all
-    features at once, so that wide layers cost no more than narrow ones.
+    E (∂rᵢ/∂x · v)² = ‖∂rᵢ/∂x‖², so the mean over k directions is an unbiased estimate of the square, with a relative
+    standard deviation of at most √(2/k) (Hutchinson 1990); that of the norm is about 1/√(2k). One forward-mode pass
+    gives all features at once, so that wide layers cost no more than narrow ones.
     """
     total, count = torch.zeros(()), 0
     with torch.no_grad(), warnings.catch_warnings():
@@ -251,6 +251,6 @@ def estimated_norms(features: Features, x: Tensor, probes: Iterable[Tensor]) -> 
 
 
 def signs(shape: torch.Size, generator: torch.Generator, like: Tensor) -> Tensor:
-    """Draw ±1 for each number: of all directions with E vvᵀ = I those with the least variance."""
+    """Draw ±1 for each number: of all directions with E vvᵀ = I, these have the least variance."""
     drawn = torch.randint(2, shape, generator=generator, device=generator.device)
     return drawn.to(like).mul_(2).sub_(1)

@@ -9,12 +9,12 @@ from fedveil.shields.compression import Compression, Over
 class Sparsify(Compression):
     """Send the ⌈(1 − p)·d⌉ coordinates of an update that are largest in magnitude; the others are 0.
 
-    Symbols: d the update's length, or a tensor's length if each is thinned separately; p the share set to 0.
-    Guarantee: none; see `Compression`: this is Compression with keep = 1 − p. Zhu, Liu and Han (2019); RecUP-FL §5.3.
+    Symbols: d the update's length, or a tensor's length if each tensor is treated separately; p the share set to 0.
+    Guarantee: none. This is `Compression` with keep = 1 − p. Zhu, Liu and Han (2019); RecUP-FL §5.3.
 
     Attributes:
         p: the share of an update's coordinates that is not sent, in [0, 1).
-        over: the largest of the whole update, or of each layer's weights and biases separately.
+        over: whether the largest are chosen from the whole update, or from each layer's weights and biases separately.
     """
 
     name = "sparsify"

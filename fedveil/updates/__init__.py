@@ -1,7 +1,7 @@
 """Updates as shields and attackers read them: where each layer's numbers are, and features computed from them.
 
-`segments.py` says where each tensor lies in an update; `features.py` computes fewer numbers from one, through which
-gradients flow back; `gradients.py` computes gradients record by record.
+`segments.py` says where each tensor lies in an update; `features.py` summarises an update by differentiable features;
+`gradients.py` computes a gradient for each record.
 """
 
 from __future__ import annotations

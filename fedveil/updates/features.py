@@ -1,4 +1,4 @@
-"""Features of updates: fewer numbers, which attackers read and shields must expect. All are differentiable."""
+"""Features of updates: what attackers compute from them, and shields must expect. All are differentiable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedveil.core.randomness import torch_generator
 from fedveil.updates.segments import Segment, checked
 
 LARGE = 4096
-"""A layer with more weights than this, after pooling over a convolution's window, is pooled over its outputs, too."""
+"""A layer with more weights than this, after pooling over a convolution's window, is also pooled over its outputs."""
 
 DIRECTIONS = 256
 """How many random directions an update is projected onto."""
@@ -26,9 +26,9 @@ def features(updates: Tensor, segments: Sequence[Segment], how: str = "layers") 
     | whole | the update itself |
     | direction | the update scaled to norm 1: how far a device moves depends on its number of records |
     | max | magnitudes, max-pooled (Melis et al. 2019) over space and over a large layer's outputs; no biases |
-    | means | magnitudes, pooled in the same way by means, so that entries that are not maxima count, too |
-    | recovered | each layer's input, from its gradients: exact for one record and one step, noise averaged out |
-    | biases | the trained tensors with one axis: biases and norms' scales, which "max" skips |
+    | means | magnitudes, pooled in the same way by means, so that every entry counts |
+    | recovered | each layer's input, from its gradients: exact for one record and one step; noise is averaged out |
+    | biases | the trained tensors with one axis: biases and the scales of norms, which "max" skips |
     | last | the last trained tensors of each player |
     | layers | of each tensor: mean, deviation, mean magnitude, largest magnitude, norm, share above 0 |
     | projection | 256 random directions, the same for all updates |
@@ -70,7 +70,7 @@ def recovered_inputs(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
     """Return each layer's input x̂, recovered from the gradients G of its weights and b of its biases; 0 if b is 0.
 
     With one record, (G, b) = δ ⊗ (x, 1) and x̂ = x, whatever the record's loss. Starting from δ = b, two power steps
-    approach the nearest matrix of rank one, which averages noise that is independent between entries over all outputs
+    approach the nearest matrix of rank one. If noise is independent between entries, this averages it over all outputs
     and inputs: an attacker who knows the layer does not face all of the noise. A convolution gives the mean of its
     windows.
     """
@@ -117,16 +117,16 @@ def biases(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
 
 def last_layers(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
     """Return each player's last weights, with the biases after them if there are any."""
-    kept: list[Segment] = []
+    last: list[Segment] = []
     for player in dict.fromkeys(segment.player for segment in segments):
         trained = [segment for segment in _trained(segments) if segment.player == player]
         weights = [index for index, segment in enumerate(trained) if len(segment.shape) > 1]
-        kept += trained[weights[-1] :] if weights else trained[-1:]
-    return _joined(updates, kept)
+        last += trained[weights[-1] :] if weights else trained[-1:]
+    return _joined(updates, last)
 
 
 def projection(updates: Tensor, segments: Sequence[Segment]) -> Tensor:
-    """Project onto random Gaussian directions; distances stay equal to about 1/√256 (Johnson, Lindenstrauss 1984)."""
+    """Project onto random Gaussian directions; distances are kept to about 1/√256 (Johnson, Lindenstrauss 1984)."""
     generator = torch_generator(0, "directions of updates")
     projected = updates.new_zeros(len(updates), DIRECTIONS)
     for part in torch.split(torch.arange(updates.shape[1]), 4096):  # so that not all directions are in memory at once

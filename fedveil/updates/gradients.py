@@ -63,10 +63,10 @@ def layer_slopes(
     inputs: dict[nn.Module, Tensor] = {}
     outputs: dict[nn.Module, Tensor] = {}
 
-    def keep(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+    def remember(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
         inputs[layer], outputs[layer] = arguments[0], output
 
-    hooks = [layer.register_forward_hook(keep) for layer in layers]
+    hooks = [layer.register_forward_hook(remember) for layer in layers]
     try:
         with torch.enable_grad():
             total = loss(model(x), y).sum()

@@ -124,7 +124,7 @@ def test_a_value_too_rare_for_halves_is_refused_by_name():
     codes[:] = 0
     codes[:7] = 1
     rare.attributes["u"] = Attribute("u", codes, NAMES)
-    with pytest.raises(InputError, match=r"'b' of 'u' has 7 test people, and halves need 8"):
+    with pytest.raises(InputError, match=r"'b' of 'u' has 7 test people, but halves need 8"):
         judge(View(pool(rng, 200, 0.0), pool(rng, 200, 0.0), rare))
 
 

@@ -120,7 +120,7 @@ def test_a_data_source_gives_its_test_records(tmp_path: Path) -> None:
         ("--model model.onnx --data people.csv --features a,b", "takes 3 numbers .* the data gives 2 numbers"),
         ("--model model.onnx --data people.csv --features a,b,town", "column 'town' holds text"),
         ("--model model.onnx --data people.csv --features a,b,y", "--features names the target 'y'"),
-        ("--model model.onnx --data people.csv --output zzz", "no output 'zzz': there are: out0"),
+        ("--model model.onnx --data people.csv --output zzz", "no output 'zzz': choose from: out0"),
         ("--model model.onnx --data people.csv --classes 0,1,2", "name 2 different classes"),
         ("--model model.onnx --data people.csv --option a=1", "--option is for data sources by name"),
         ("--model model.onnx --data people.csv --group s", "'s' is named twice"),

@@ -79,7 +79,7 @@ def test_pictures_with_two_outputs(kind: str, tmp_path: Path) -> None:
     x = np.random.default_rng(1).normal(size=(9, 3, 8, 8)).astype(np.float32)
     with pytest.raises(InputError, match=r"several outputs .*; choose one with --output"):
         read_model(path)
-    with pytest.raises(InputError, match=r"no output 'zzz': there are: "):
+    with pytest.raises(InputError, match=r"no output 'zzz': choose from: "):
         read_model(path, "zzz")
     names = ("out0", "out1") if kind == "onnx" else ("add", "softmax")
     with torch.no_grad():

@@ -145,10 +145,10 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_run(run, study, tmp
 
 
 def test_show_refuses_files_that_are_not_zoos(run, study, tmp_path):
-    assert "no zoo here" in run("zoo", "show", tmp_path / "missing.safetensors").refused()
-    assert "cut short, or no zoo" in run("zoo", "show", study).refused()
+    assert "no such zoo" in run("zoo", "show", tmp_path / "missing.safetensors").refused()
+    assert "cut short, or not a zoo" in run("zoo", "show", study).refused()
     np.save(tmp_path / "vectors.npy", np.zeros(3))
-    assert "cut short, or no zoo" in run("zoo", "show", tmp_path / "vectors.npy").refused()
+    assert "cut short, or not a zoo" in run("zoo", "show", tmp_path / "vectors.npy").refused()
 
 
 def quoted():

@@ -221,7 +221,7 @@ def test_a_shield_is_compared_with_a_policy_kind_by_kind_and_setting_by_setting(
     assert unmet(policy, shield_for(policy)) is None
     assert "ask for the shield quantise, dp-gaussian" in unmet(policy, Quantise(4))
     weak = Chain([Quantise(4), DPGaussian(sigma=1.0)])
-    assert "ask for dp-gaussian with sigma = 4.0, and the shield" in unmet(policy, weak)
+    assert "ask for dp-gaussian with sigma = 4.0, but the shield" in unmet(policy, weak)
     hidden = parse_policy("[hide]\nsex = 1.0")
     assert unmet(hidden, Mingle("sex", 0.1)) is None
     assert "budget = 0.1" in unmet(hidden, Mingle("sex", 0.05))

@@ -11,9 +11,9 @@ from fedveil.core.errors import nearest
         ("s3", ["s2", "age"], "did you mean 's2'?"),
         ("U", ["u", "y"], "did you mean 'u'?"),
         ("sx", ["sex", "race"], "did you mean 'sex'?"),
-        ("c", ["a", "b"], "there are: a, b"),
-        ("qq", ["s2", "s4"], "there are: s2, s4"),
-        ("age", ["sex", "race"], "there are: sex, race"),
+        ("c", ["a", "b"], "choose from: a, b"),
+        ("qq", ["s2", "s4"], "choose from: s2, s4"),
+        ("age", ["sex", "race"], "choose from: sex, race"),
         ("age", [], "there are none"),
     ],
 )

@@ -82,7 +82,7 @@ def broken_package(tmp_path, monkeypatch):
         ("leaving", "cannot be loaded: SystemExit: good bye"),
         ("absent", "cannot be loaded: ModuleNotFoundError: No module named 'nowhere_at_all'"),
         ("factory", "(broken_sources:factory) is not a fedveil.data.source.Source; correct its package"),
-        ("unfinished", "data set 'unfinished' cannot be made: "),
+        ("unfinished", "data set 'unfinished' cannot be created: "),
         ("nameless", "data set 'nameless' states no name; correct its package"),
     ],
 )

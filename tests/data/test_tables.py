@@ -169,11 +169,11 @@ def test_truncated_parquet_and_gzip(tmp_path):
         whole[:50] + b"x" * 60 + whole[110:],
     ):
         path.write_bytes(broken)
-        with pytest.raises(InputError, match="not a whole Parquet file"):
+        with pytest.raises(InputError, match="not a complete Parquet file"):
             read_table(path)
     packed = gzip.compress(b"a,b\n1,2\n" * 100)
     for broken in (packed[:-10], b"no gzip"):
-        with pytest.raises(InputError, match="not a whole gzip file"):
+        with pytest.raises(InputError, match="not a complete gzip file"):
             read_table(csv(tmp_path, broken, "t.csv.gz"))
 
 

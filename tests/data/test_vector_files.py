@@ -141,7 +141,7 @@ def test_a_damaged_page_is_noticed(tmp_path):
     whole = bytearray(path.read_bytes())
     whole[4000] ^= 1  # inside the numbers: without a checksum one of them would silently change
     path.write_bytes(whole)
-    with pytest.raises(InputError, match="not a whole Parquet file"):
+    with pytest.raises(InputError, match="not a complete Parquet file"):
         read_table(path)
 
 
@@ -205,16 +205,16 @@ WHOLE_NPZ = zipped("a.npy", WHOLE_NPY)
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("v.npy", WHOLE_NPY[:-8], "not a whole numpy file"),
-        ("v.npy", WHOLE_NPY[:20], "not a whole numpy file"),
-        ("v.npy", b"garbage", "not a whole numpy file"),
+        ("v.npy", WHOLE_NPY[:-8], "not a complete numpy file"),
+        ("v.npy", WHOLE_NPY[:20], "not a complete numpy file"),
+        ("v.npy", b"garbage", "not a complete numpy file"),
         ("v.npy", b"", "is empty"),
-        ("v.npy", pickle.dumps(Trap()), "not a whole numpy file"),
+        ("v.npy", pickle.dumps(Trap()), "not a complete numpy file"),
         ("v.npy", npy_bytes(np.array([Trap(), 1], dtype=object), allow_pickle=True), "Python objects"),
         ("v.npz", zipped("a.npy", npy_bytes(np.array([Trap()], dtype=object), allow_pickle=True)), "Python objects"),
-        ("v.npz", b"no zip at all", "not a whole numpy file"),
-        ("v.npz", WHOLE_NPZ[:-30], "not a whole numpy file"),
-        ("v.npz", WHOLE_NPZ[:100] + b"\xff" * 50 + WHOLE_NPZ[150:], "not a whole numpy file"),
+        ("v.npz", b"no zip at all", "not a complete numpy file"),
+        ("v.npz", WHOLE_NPZ[:-30], "not a complete numpy file"),
+        ("v.npz", WHOLE_NPZ[:100] + b"\xff" * 50 + WHOLE_NPZ[150:], "not a complete numpy file"),
         ("v.npz", zipped("a.txt", b"hello"), "is not a numpy array"),
         ("v.npy", npy_bytes(np.array(["x"])), "holds text"),
         ("v.npy", npy_bytes(np.array([1j])), "complex"),

@@ -174,12 +174,12 @@ def task(play):
 @pytest.mark.parametrize(
     ("game", "message"),
     [
-        (CustomLoss(lambda play: task(play)[:, None]), "must give one value per record"),
+        (CustomLoss(lambda play: task(play)[:, None]), "must return one value per record"),
         (CustomLoss(lambda play: squared_error(play("model", play.x), play.x)), "squared error"),
         (CustomLoss(lambda play: task(play) * play.setting("strenght")), "no setting 'strenght'"),
         (CustomLoss(lambda play: play("modell", play.x)), "no player 'modell'"),
-        (CustomLoss(task, mover="modell"), "'modell', which is no player"),
-        (CustomLoss(task, shared=frozenset({"head"})), "'head', which is no player"),
+        (CustomLoss(task, mover="modell"), "'modell', which is not a player"),
+        (CustomLoss(task, shared=frozenset({"head"})), "'head', which is not a player"),
         (CustomLoss(lambda play: task(play) + torch.randn(3).sum()), "global random state"),
         (CustomLoss(task, validation=lambda play: task(play).mean()), "validation"),
         (CustomLoss(task, validation=lambda play: play.u("sex")), "validation"),
@@ -216,7 +216,7 @@ def test_images_need_a_network_that_takes_them(make_data):
 
 
 def test_a_game_without_a_number_of_rounds_is_refused(make_data):
-    assert "names no rounds" in refusal(lambda: Federation(make_data(), 3).play(FedAvg(hidden=(3,))))
+    assert "states no number of rounds" in refusal(lambda: Federation(make_data(), 3).play(FedAvg(hidden=(3,))))
 
 
 @ENGINES

@@ -177,7 +177,7 @@ def test_a_server_that_asks_for_a_missing_stage_gets_an_error(tmp_path: Path) ->
 
 def test_flower_cannot_be_the_engine_of_a_local_run(tmp_path: Path) -> None:
     setup = Setup.read(study_file(tmp_path, GAMES["adversarial"]), {})
-    with pytest.raises(InputError, match="machines of its own"):
+    with pytest.raises(InputError, match="its own machines"):
         setup.run().play(1)
 
 

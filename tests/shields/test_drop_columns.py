@@ -175,7 +175,7 @@ def test_faults_are_reported_in_one_line():
     for shield, wrong, message in (
         (DropColumns(5, "u"), data, "cannot leave out 5 of people's 4 columns"),
         (DropColumns(1, "U"), data, "did you mean 'u'"),
-        (DropColumns(1, "u"), image, "no table with named columns"),
+        (DropColumns(1, "u"), image, "not a table with named columns"),
         (DropColumns(1, "u"), unlabelled, "no training record"),
     ):
         with pytest.raises(InputError, match=message) as fault:

@@ -47,14 +47,14 @@ def test_what_the_default_shows_does_not_depend_on_the_true_value_and_is_read_le
 def test_a_federation_refuses_policies_that_its_shield_does_not_meet():
     data, policy = small_data(), Policy(hide={"u": 1.0})
     for shield in (Identity(), DPGaussian(sigma=1.0)):
-        with pytest.raises(InputError, match=r"ask for the shield recommended \(mingle\), and the shield is '"):
+        with pytest.raises(InputError, match=r"ask for the shield recommended \(mingle\), but the shield is '"):
             Federation(data, devices=5, shield=shield, policies=policy)
-    with pytest.raises(InputError, match="ask for the shield recup, and the shield is 'mingle'; make it by fedveil"):
+    with pytest.raises(InputError, match="ask for the shield recup, but the shield is 'mingle'; make it by fedveil"):
         Federation(data, devices=5, shield=shield_for(policy), policies=Policy(hide={"u": 1.0}, shield="recup"))
     others = [policy] * 4 + [Policy(hide={"u": 0.5})]
-    with pytest.raises(InputError, match=r"with budget = 0\.05, and the shield, one map for all devices, has 0\.1"):
+    with pytest.raises(InputError, match=r"with budget = 0\.05, but the shield, one map for all devices, has 0\.1"):
         Federation(data, devices=5, shield=shield_for(policy), policies=others)
-    with pytest.raises(InputError, match=r"is no policy; read one by fedveil\.config\.read_policy"):
+    with pytest.raises(InputError, match=r"is not a policy; read one by fedveil\.config\.read_policy"):
         Federation(data, devices=5, shield=shield_for(policy), policies=[{"hide": {"u": 1}}] * 5)
     Federation(data, devices=5, shield=shield_for(policy), policies=policy)
     noise = Policy(shield={"kind": "dp-gaussian", "sigma": 4.0})
@@ -67,7 +67,7 @@ def test_no_shield_sends_an_update_of_another_length():
     segments = (Segment("model", "weight", (3, 4), 0),)
     context = Context(0, 1, torch.Generator(), segments=segments)
     for shield in (DPGaussian(sigma=1.0), DPLaplace(scale=1.0), Sparsify(0.5), Quantise(4), Identity()):
-        with pytest.raises(ShieldError, match="5 numbers where the model has 12"):
+        with pytest.raises(ShieldError, match="5 numbers, but the model has 12"):
             shield.apply(Message(Kind.UPDATE, torch.ones(1, 5)), context)
         (answer,) = shield.apply_all(torch.ones(1, 5), [context])
         assert isinstance(answer, ShieldError)

@@ -241,7 +241,7 @@ def test_without_what_it_needs_nothing_is_sent():
     )
     with pytest.raises(ShieldError, match="no tensors of player 'model'"):
         sent_by(Soteria(), row, elsewhere)
-    with pytest.raises(ShieldError, match="numbers where the model has"):
+    with pytest.raises(ShieldError, match="numbers, but the model has"):
         sent_by(Soteria(), row[:-1], good)
     with pytest.raises(ShieldError, match="NaN"):
         sent_by(Soteria(), row * math.nan, good)

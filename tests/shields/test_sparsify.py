@@ -81,7 +81,7 @@ def test_a_bad_part_is_refused(shield):
 def test_unknown_or_other_layers_fail_closed():
     with pytest.raises(ShieldError, match="names none"):
         apply(Sparsify(0.5, "layer"), torch.ones(1, 4))
-    with pytest.raises(ShieldError, match="4 numbers where the model has 6"):
+    with pytest.raises(ShieldError, match="4 numbers, but the model has 6"):
         apply(Sparsify(0.5, "layer"), torch.ones(1, 4), segments_with([(2, 3)]))
 
 

@@ -1,7 +1,7 @@
 """Reconstruction of whole inputs from gradients, and measures of how similar they are to the true inputs.
 
-`inversion.py` is the attack (Geiping et al. 2020), `matching.py` its cost, `lbfgs.py` its second solver; `quality.py`
-measures the result.
+`inversion.py` has the attack (Geiping et al. 2020), `matching.py` its cost and `lbfgs.py` its second solver;
+`quality.py` measures the result.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ class Reconstruction:
     """The inputs reconstructed from each victim's gradient.
 
     Attributes:
-        images: (n, *shape), for each victim the restart of lowest cost.
-        costs: (n, restarts), at the end.
-        labels: (n,), those given or those recovered.
+        images: (n, *shape), the restart of lowest cost for each victim.
+        costs: (n, restarts), the final costs.
+        labels: (n,), as given or as recovered.
     """
 
     images: Tensor
@@ -61,10 +61,11 @@ class Inversion:
 
     Attributes:
         iterations: steps of each restart; evaluations of the cost for "lbfgs".
-        restarts: random starts for each victim; that of lowest cost is kept, as the attacker does not know the truth.
+        restarts: random starts for each victim; the one of lowest cost is kept, since the attacker does not know the
+            truth.
         tv_weight: weight of the total variation; larger for noisy gradients.
         solver: "signed-adam" or "lbfgs".
-        over: the cosine over "all" tensors together, or the mean of the cosines of each "tensor".
+        over: whether the cosine is over "all" tensors together, or the mean of the cosines of each "tensor".
         rate: signed Adam's step in the first three eighths of the iterations, in units of the box's width.
         history: how many steps L-BFGS remembers.
         at_once: how many rows are in one stack; fewer if gradients are long.
@@ -111,11 +112,11 @@ class Inversion:
             model: the network with the weights at which gradients were taken; it is not changed.
             loss: maps outputs and labels to one loss per record.
             seen: (n, d) gradients in the order of the network's parameters.
-            shape: of one input: channels, height, width.
+            shape: the shape of one input: channels, height, width.
             labels: the victims' labels, if the attacker knows them (default: recovered from the gradient).
             tv_weights: one for each victim instead of `tv_weight`, so that an attacker can try several at once.
             box: lowest and highest value of an input.
-            seed: of the generators, one for each victim and restart.
+            seed: for the generators, one for each victim and restart.
             progress: called with the share of the work that is done.
         """
         _check(model, seen, box)
@@ -128,8 +129,8 @@ class Inversion:
         weights = torch.full((len(seen),), self.tv_weight) if tv_weights is None else tv_weights
         weights = weights.to(kind)
         rows = [(victim, restart) for victim in range(len(seen)) for restart in range(self.restarts)]
-        together = max(1, min(self.at_once, _NUMBERS // seen.shape[1]))
-        blocks = [rows[start : start + together] for start in range(0, len(rows), together)]
+        block_size = max(1, min(self.at_once, _NUMBERS // seen.shape[1]))
+        blocks = [rows[start : start + block_size] for start in range(0, len(rows), block_size)]
         images, costs = [], []
         for number, block in enumerate(blocks):
             victims = torch.tensor([victim for victim, _ in block])
@@ -160,10 +161,10 @@ class Inversion:
             solution = solve(cost, torch.stack(starts), box, tick)
             images.append(solution.float())
             costs.append(cost(solution.requires_grad_(), 0.0).detach().double())
-        every = torch.cat(costs).view(len(seen), self.restarts)
-        every = torch.where(torch.isfinite(every), every, math.inf)
+        final_costs = torch.cat(costs).view(len(seen), self.restarts)
+        final_costs = torch.where(torch.isfinite(final_costs), final_costs, math.inf)
         stack = torch.cat(images).view(len(seen), self.restarts, *shape)
-        return Reconstruction(stack[torch.arange(len(seen)), every.argmin(dim=1)].detach(), every, y)
+        return Reconstruction(stack[torch.arange(len(seen)), final_costs.argmin(dim=1)].detach(), final_costs, y)
 
     def _signed_adam(
         self, cost: Callable[[Tensor, float], Tensor], start: Tensor, box: tuple[float, float], tick: Callable[[], None]
@@ -202,11 +203,12 @@ def recovered_labels(model: nn.Module, seen: Tensor) -> Tensor:
 
     This is iDLG (Zhao, Mopuri and Bilen 2020). With cross-entropy and one record, the slope of output k is
     δ_k = p_k − 1[k = y], which is negative for the true label only. The gradient of the bias is δ itself; without a
-    bias, or if nothing of its gradient was observed, the sums of the weights' rows δ_k·Σa have the same signs, as long
-    as Σa > 0 (true after ReLUs and sigmoids). A single output is taken to be a probability: its slope is negative if
+    bias, or if its gradient was not observed, the sums of the weights' rows δ_k·Σa have the same signs, as long
+    as Σa > 0 (true after ReLUs and sigmoids). A single output is treated as a probability: its slope is negative if
     the label is 1.
-    The result is exact for the gradient of one record. Noise can hide the sign, and the least entry is then a guess; of
-    several records at most one label is recovered; a shield that changes the last layer's signs defeats the attack.
+    The result is exact for the gradient of one record. Noise can hide the sign, and the least entry is then a guess;
+    from several records at most one label is recovered; a shield that changes the last layer's signs defeats the
+    attack.
     """
     layer = _last(model)
     slices = parameter_slices(model)

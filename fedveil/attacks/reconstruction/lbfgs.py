@@ -24,8 +24,8 @@ def minimise(
 ) -> Tensor:
     """Return a point of low cost for each row (Liu and Nocedal 1989; steps are halved until Armijo's rule holds).
 
-    Each evaluation tries one point of every row, whether its line search continues or it has a new direction. So no
-    row waits for another, and a row's path does not depend on the other rows.
+    Each evaluation tries one point of every row, whether the row continues its line search or has a new direction. So
+    no row waits for another, and a row's path does not depend on the other rows.
 
     Args:
         evaluate: computes costs and slopes of points.
@@ -43,13 +43,13 @@ def minimise(
         trial = point + step[:, None] * direction
         new_cost, new_slope = evaluate(trial)
         predicted = _ENOUGH * step * (slope * direction).sum(dim=1)
-        taken = torch.isfinite(new_cost) & torch.isfinite(new_slope).all(dim=1) & (new_cost <= cost + predicted)
-        memory.add(taken, trial - point, new_slope - slope)
-        at = taken[:, None]
-        point, slope = torch.where(at, trial, point), torch.where(at, new_slope, slope)
-        cost, step = torch.where(taken, new_cost, cost), torch.where(taken, 1.0, step / 2)
-        if taken.any():
-            direction = torch.where(at, memory.direction(slope), direction)
+        accepted = torch.isfinite(new_cost) & torch.isfinite(new_slope).all(dim=1) & (new_cost <= cost + predicted)
+        memory.add(accepted, trial - point, new_slope - slope)
+        accepted_rows = accepted[:, None]
+        point, slope = torch.where(accepted_rows, trial, point), torch.where(accepted_rows, new_slope, slope)
+        cost, step = torch.where(accepted, new_cost, cost), torch.where(accepted, 1.0, step / 2)
+        if accepted.any():
+            direction = torch.where(accepted_rows, memory.direction(slope), direction)
         if progress:
             progress()
     return point
@@ -59,7 +59,7 @@ class _Memory:
     """The last steps s and changes of slope y of each row, in a ring buffer.
 
     The two-loop recursion is computed from inner products alone (Chen, Wang and Zhou 2014), which are stored: a step
-    takes three passes over the memory instead of four with a copy each.
+    takes three passes over the memory, instead of four passes that each copy it.
     """
 
     def __init__(self, start: Tensor, history: int) -> None:
@@ -71,19 +71,19 @@ class _Memory:
         self.count = torch.zeros(rows, dtype=torch.long)
         self.scale = start.new_ones(rows)
 
-    def add(self, taken: Tensor, step: Tensor, change: Tensor) -> None:
+    def add(self, accepted: Tensor, step: Tensor, change: Tensor) -> None:
         """Store the steps along which the slope grew; others would make the model of the cost indefinite."""
         along, size = (step * change).sum(dim=1), change.square().sum(dim=1)
-        good = taken & (along > 1e-10 * size)
-        rows, slot = self.rows[good], (self.count % self.history)[good]
-        self.pairs[rows, slot], self.pairs[rows, slot + self.history] = step[good], change[good]
-        products = torch.bmm(self.pairs, torch.stack([step, change], dim=2))[good]
+        stored = accepted & (along > 1e-10 * size)
+        rows, slot = self.rows[stored], (self.count % self.history)[stored]
+        self.pairs[rows, slot], self.pairs[rows, slot + self.history] = step[stored], change[stored]
+        products = torch.bmm(self.pairs, torch.stack([step, change], dim=2))[stored]
         for column, at in enumerate((slot, slot + self.history)):
             self.inner[rows, at] = products[:, :, column]
             self.inner[rows, :, at] = products[:, :, column]
-        self.inverse[rows, slot] = 1 / along[good]
-        self.scale = torch.where(good, along / torch.where(good, size, 1.0), self.scale)
-        self.count = self.count + good
+        self.inverse[rows, slot] = 1 / along[stored]
+        self.scale = torch.where(stored, along / torch.where(stored, size, 1.0), self.scale)
+        self.count = self.count + stored
 
     def direction(self, slope: Tensor) -> Tensor:
         """Return each row's next direction by the two-loop recursion, or plain descent if that would go uphill."""

@@ -26,7 +26,7 @@ def mismatch(model: nn.Module, loss: LossOf, x: Tensor, y: Tensor, seen: Tensor,
 
     Symbols: g(x) = ∇_w ℓ(x, y; w), t the observed gradient; cos = ⟨g, t⟩ / (‖g‖‖t‖). Over "tensor", each weight and
     bias has its own cosine, and tensors whose observed gradient is 0 do not count: with sigmoids the gradient of the
-    last layer is by far the longest, and over "all" it drowns the information of early layers.
+    last layer is by far the longest, and over "all" it drowns out the information of early layers.
     """
     dots, squares, lengths = (
         torch.stack(parts, dim=1) for parts in zip(*_by_tensor(model, loss, x, y, seen), strict=True)
@@ -78,7 +78,7 @@ def parameter_slices(model: nn.Module) -> dict[int, slice]:
 
 
 def total_variation(x: Tensor, smooth: float = 0.0) -> Tensor:
-    """Return the mean |d| over differences d of neighbours down and across, (n,); with `smooth`, of √(d² + smooth²).
+    """Return the mean |d| over differences d of neighbours, (n,); with `smooth`, the mean of √(d² + smooth²).
 
     >>> total_variation(torch.tensor([[[[0.0, 1.0], [0.0, 1.0]]]])).item()
     1.0

@@ -36,10 +36,10 @@ def psnr(images: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -
 
 
 def ssim(images: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> Tensor:
-    """Return each image's structural similarity (Wang et al. 2004), mean over channels and windows.
+    """Return each image's structural similarity (Wang et al. 2004), the mean over channels and windows.
 
-    Gaussian windows of 11 × 11 with σ = 1.5, whole windows only, K = (.01, .03); if a side of the image is below 11,
-    the window's side is the largest odd number that fits.
+    Windows are Gaussian, 11 × 11 with σ = 1.5, whole windows only, with K = (0.01, 0.03); if a side of the image is
+    below 11, the window's side is the largest odd number that fits.
     """
     images, truth = _scaled(images, truth, box)
     side = min(11, *truth.shape[2:])
@@ -54,18 +54,18 @@ def ssim(images: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -
     mean_a, mean_b = smooth(images), smooth(truth)
     var_a = smooth(images * images) - mean_a.square()
     var_b = smooth(truth * truth) - mean_b.square()
-    both = smooth(images * truth) - mean_a * mean_b
+    covariance = smooth(images * truth) - mean_a * mean_b
     c1, c2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
-    alike = (2 * mean_a * mean_b + c1) * (2 * both + c2)
-    alike = alike / ((mean_a.square() + mean_b.square() + c1) * (var_a + var_b + c2))
-    return alike.flatten(1).view(len(truth), -1).mean(dim=1)
+    similarity = (2 * mean_a * mean_b + c1) * (2 * covariance + c2)
+    similarity = similarity / ((mean_a.square() + mean_b.square() + c1) * (var_a + var_b + c2))
+    return similarity.flatten(1).view(len(truth), -1).mean(dim=1)
 
 
 MEASURES: dict[str, Callable[[Tensor, Tensor, tuple[float, float]], Tensor]] = {"mse": mse, "psnr": psnr, "ssim": ssim}
 
 
 def judged(images: Tensor, truth: Tensor, box: tuple[float, float] = (0.0, 1.0)) -> dict[str, FloatArray]:
-    """Return every measure, for every victim."""
+    """Return every measure for every victim."""
     return {name: measure(images, truth, box).numpy() for name, measure in MEASURES.items()}
 
 

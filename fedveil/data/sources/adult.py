@@ -45,9 +45,9 @@ class Adult(Source):
     out of them: 103 remain when race is protected, 106 when sex is. A missing value, "?" in the files, counts as a
     value. The published split is kept; validation records are drawn from the training records.
 
-    Further tasks, for heads that the defence did not know of: `long-hours` (more than 40 hours a week), `professional`
-    (a professional or managerial occupation; no label if none is stated) and `education-10` (education-num of at
-    least 10: some college). Their columns stay among the inputs.
+    Further tasks, for heads that the defence did not know about: `long-hours` (more than 40 hours a week),
+    `professional` (a professional or managerial occupation; no label if none is stated) and `education-10`
+    (education-num of at least 10: some college). Their columns stay among the inputs.
     """
 
     name = "adult"
@@ -91,7 +91,7 @@ class Adult(Source):
         Args:
             target: "income" or None.
             sensitive: any of sex, race, marital-status.
-            seed: of the choice of validation records.
+            seed: for the choice of validation records.
             validation: share of validation records in the training file.
             keep_sensitive: keep protected attributes among the inputs.
             tasks: further labels for heads: all (true), none (false), or a list of long-hours, professional,
@@ -153,5 +153,5 @@ def read_adult(path: Path) -> pd.DataFrame:
     except (OSError, ValueError) as fault:
         raise InputError(f"{path}: cannot be read as UCI's Adult file ({fault}); fetch it again") from fault
     if not len(frame) or not frame["income"].isin(["<=50K", ">50K"]).all():
-        raise InputError(f"{path}: is not UCI's Adult file, or not whole (income is <=50K or >50K); fetch it again")
+        raise InputError(f"{path}: is not UCI's Adult file, or is incomplete (income is <=50K or >50K); fetch it again")
     return frame

@@ -48,7 +48,7 @@ class AudioMNIST(Source):
 
     Speakers are the groups, and each stays in one split, so that an attacker cannot profit from knowing a voice. That
     is impossible for `identity` (sex × native speaker), since only one speaker is a native woman. With `identity`,
-    records are split individually, `groups` is None and `facts["split"]` says so: attackers then hear voices again
+    records are split individually, `groups` is None and `facts["split"]` says so: attackers then hear voices
     that they learned from, and their accuracy says less about strangers. Sex, split by speaker, is the sounder test.
     """
 
@@ -82,7 +82,7 @@ class AudioMNIST(Source):
         Args:
             target: "digit" or None.
             sensitive: any of identity (sex × native speaker, 4 values), sex, accent (German or another).
-            seed: of the split and of the random part.
+            seed: for the split and for the random part.
             validation: share of validation records.
             test: share of test records.
             limit: how many records to take, at random (default: all).
@@ -90,8 +90,8 @@ class AudioMNIST(Source):
             whole_speakers: keep each speaker in one split (default: yes, unless identity is protected).
         """
         if size < 8 or LARGEST % size:
-            fitting = [side for side in range(8, LARGEST + 1) if LARGEST % side == 0]
-            raise InputError(f"{self.name}: size must be one of {', '.join(map(str, fitting))}, got {size}")
+            divisors = [side for side in range(8, LARGEST + 1) if LARGEST % side == 0]
+            raise InputError(f"{self.name}: size must be one of {', '.join(map(str, divisors))}, got {size}")
         whole = "identity" not in sensitive if whole_speakers is None else whole_speakers
         if whole and "identity" in sensitive:
             raise InputError(

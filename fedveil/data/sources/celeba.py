@@ -80,7 +80,7 @@ class CelebA(Source):
         Args:
             target: gender, age, smiling, mouth_open, heavy_makeup, wavy_hair, attractive, hair or None.
             sensitive: any of the same.
-            seed: of the random part.
+            seed: for the random part.
             size: height and width of a face; the paper "Honest-but-Curious Nets" uses 64.
             limit: how many records to take, at random (default: all).
             centred: pixels in [−1, 1], as in that paper; else in [0, 1].

@@ -2,8 +2,8 @@
 
 The published batches are Python pickles. A pickle is a program: unpickling it may run whatever its author wrote. Here
 every name that a pickle refers to is refused, except the three with which numpy writes arrays. These three are replaced
-by stand-ins that only take notes, so that numpy itself never sees a data type that the pickle describes. Numbers, text,
-lists and dictionaries need no names.
+by stand-ins that only record what they are given, so that numpy itself never sees a data type that the pickle
+describes. Numbers, text, lists and dictionaries need no names.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ Bytes = npt.NDArray[np.uint8]
 class CIFAR10(Source):
     """60,000 photographs of 3 × 32 × 32 in [0, 1]; the task is the class, the attribute whether it is an animal.
 
-    The class determines the attribute, so an attacker who sees a perfect classifier's answers knows it: the floor of
-    this pair is 1. The published test batch is kept; validation records are drawn from the training batches. A folder
-    with the unpacked batches can replace the archive, and may lack some of data_batch_2 to 5: `facts["batches"]` names
-    those that were read. Batches are read by a parser that builds arrays of bytes, numbers, text, lists and
-    dictionaries, and refuses all else.
+    The class determines the attribute, so an attacker who sees a perfect classifier's answers knows it: no defence that
+    preserves the class can push attackers below an accuracy of 1. The published test batch is kept; validation records
+    are drawn from the training batches. A folder with the unpacked batches can replace the archive, and may lack some
+    of data_batch_2 to 5: `facts["batches"]` names those that were read. Batches are read by a parser that builds arrays
+    of bytes, numbers, text, lists and dictionaries, and refuses everything else.
 
     All images take 740 MB as float32; `limit` takes a random part.
     """
@@ -80,7 +80,7 @@ class CIFAR10(Source):
         Args:
             target: "class" or None.
             sensitive: "animal".
-            seed: of the choice of validation records, and of the random part.
+            seed: for the choice of validation records, and for the random part.
             validation: share of validation records among the training batches.
             limit: how many records to take, at random (default: all).
         """
@@ -169,7 +169,7 @@ class _Reader(pickle.Unpickler):
 
 
 def read_pickled_arrays(content: bytes, where: str) -> Any:
-    """Return the plain values and arrays of bytes in an untrusted pickle; all else is refused, and no code is run.
+    """Return the plain values and arrays of bytes in an untrusted pickle; anything else is refused, and no code is run.
 
     Keys of dictionaries that are bytes become text.
 

@@ -47,7 +47,7 @@ COLOURS: dict[str, tuple[float, float, float]] = {
 }
 
 # Three colours per digit; the colours belong to 5, 4, 4, 4, 3, 3, 2, 2, 2, 1 digits. With equally frequent digits the
-# prior is 5/30 = 1/6, the best guess given the digit is right in 1/3, and I(colour; digit) = 1.62 bits.
+# prior is 5/30 = 1/6, the best guess given the digit is right with probability 1/3, and I(colour; digit) = 1.62 bits.
 FIXED_PALETTE = (
     ("red", "blue", "cyan"),
     ("red", "blue", "cyan"),
@@ -104,9 +104,10 @@ class ColouredDigits(Source):
         Args:
             target: "digit" or None.
             sensitive: "colour".
-            seed: of the split, the random part, the palette and the colours.
-            correlation: 1: colours by the palette; 0: colours independent of the digit, equally frequent overall.
-            palette: "fixed", or "random" for three colours per digit that the seed draws.
+            seed: for the split, the random part, the palette and the colours.
+            correlation: from 0 (colours independent of the digit, with the same overall frequencies) to 1 (colours by
+                the palette).
+            palette: "fixed", or "random" for three colours per digit, drawn from the seed.
             limit: how many records to take, at random (default: all).
             greyscale: leave images uncoloured (three equal channels): what an ideal defence would release.
             validation: share of validation records; for MNIST, of the training records.
@@ -225,7 +226,7 @@ def read_idx(path: Path) -> Bytes:
         shape = np.frombuffer(data, dtype=">u4", count=axes, offset=4).astype(np.int64)
         return np.frombuffer(data, dtype=np.uint8, offset=4 + 4 * axes).reshape(shape)
     except (OSError, EOFError, ValueError, IndexError, zlib.error) as fault:
-        raise InputError(f"{path}: not a whole MNIST file ({fault}); fetch it again") from fault
+        raise InputError(f"{path}: not a complete MNIST file ({fault}); fetch it again") from fault
 
 
 def _read_small(path: Path) -> tuple[Bytes, IntArray]:

@@ -1,4 +1,4 @@
-"""Labeled Faces in the Wild: the task is who smiles; the attributes are race, age, gender, glasses and hair."""
+"""Labeled Faces in the Wild: the task is whether a person smiles; race, age, gender, glasses or hair are hidden."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class LFW(Source):
         Args:
             target: "smiling" or None.
             sensitive: any of race, gender, age, glasses, hair.
-            seed: of the split and of the random part.
+            seed: for the split and for the random part.
             validation: share of validation records.
             test: share of test records.
             limit: how many records to take, at random (default: all).

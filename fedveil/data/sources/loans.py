@@ -32,10 +32,10 @@ COPIES = {
     "gender": ["BoGender", "CoGender"],
     "age": ["BoAge", "CoAge"],
 }
-"""The columns that are no inputs when an attribute is protected: first the attribute itself, then its near copies."""
+"""The columns that are left out when an attribute is protected: first the attribute itself, then its near copies."""
 
 _IDENTIFIERS = ("LoanNumber", "FeatureID", "Tract", "FIPSCountyCode", "MSA", "FHFBID", "Seller", "SellCity")
-"""Numbers and names of loans, places and lenders: they have hundreds of values, or no meaning as a quantity."""
+"""Numbers and names of loans, places and lenders, which have hundreds of values or no meaning as a quantity."""
 
 _CODES_OF_MISSING = {
     "BoAge": (99,),  # not provided
@@ -78,9 +78,9 @@ class Loans(Source):
 
     The papers use FHFA's single-family file as Loans; this file is closely related to it. Affordability: a low-income
     family has IncRat ≤ 0.8, a low-income area Tractrat ≤ 0.8. Other loans are left out, and the six columns that
-    determine the classes are no inputs. The near copies of a protected attribute are no inputs either: the
-    co-borrower's race equals the borrower's in 98.7%, the gender is the opposite one in 98% of stated pairs, the
-    ages correlate at .92. `facts["copies_left_out"]` names them; `keep_copies` keeps them. Records whose sensitive
+    determine the classes are not used as inputs. Nor are the near copies of a protected attribute: the
+    co-borrower's race equals the borrower's in 98.7% and the gender is the opposite one in 98% of stated pairs; the
+    ages correlate at 0.92. `facts["copies_left_out"]` names them; `keep_copies` keeps them. Records whose sensitive
     value is not stated (race 6 or 7, gender 3, age 99) are left out and counted in `facts`. Codes that mean
     "missing" become missing values with an indicator column; constant columns and identifiers are listed in `facts`.
 
@@ -130,10 +130,10 @@ class Loans(Source):
         Args:
             target: "affordability" or None.
             sensitive: any of race (White or not), gender, age.
-            seed: of the split.
+            seed: for the split.
             validation: share of validation records.
             test: share of test records.
-            bins: into how many classes of equal size age is cut.
+            bins: how many classes of equal size age is cut into.
             keep_sensitive: keep the protected column and its copies among the inputs.
             keep_copies: leave out the protected column, but keep its copies.
             drop: further columns to leave out of the inputs.
@@ -153,7 +153,7 @@ class Loans(Source):
         rows = np.flatnonzero(affordability.known & stated)
         frame = frame.iloc[rows].reset_index(drop=True)
         affordability = affordability.take(rows)
-        # so that age is binned on the records that remain
+        # Again, so that age is binned on the records that remain.
         labels = {name: _attribute(name, frame, bins) for name in sensitive}
         facts["placeholder_income"] = int((frame["Income"] == 12).sum())
         sellers = pd.factorize(frame["Seller"], sort=True)[0].astype(np.int64) if whole_sellers else None

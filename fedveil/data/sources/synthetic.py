@@ -1,4 +1,4 @@
-"""Synthetic data with a chosen leakage I(U; X) in bits; the best possible attacker's accuracy is known, too."""
+"""Synthetic data with a chosen leakage I(U; X) in bits; the best possible attacker's accuracy is known as well."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Synthetic(Source):
     for e. Finally x is rotated at random, which changes no information.
 
     The task's label y is the sign of a coordinate that is independent of u, except that with probability
-    `overlap` it says whether u is in the upper half of its values. x does not depend on y, so `bits` stays true.
+    `overlap` it says whether u is in the upper half of its values. x does not depend on y, so `bits` remains correct.
 
     `facts`: `bits` = I(U; X), `bayes_accuracy` (no attacker on x does better, on average over draws), `prior`,
     `entropy` = H(U), and with a target `target_bits` = I(U; Y).
@@ -64,7 +64,7 @@ class Synthetic(Source):
         Args:
             target: "y" or None.
             sensitive: "u".
-            seed: of all draws.
+            seed: for all draws.
             n: how many records.
             bits: I(U; X), from 0 to H(U) ("gaussian": below H(U)).
             values: K, how many values u has.
@@ -145,12 +145,16 @@ def _prior(prior: float | Sequence[float] | None, values: int) -> npt.NDArray[np
     _refuse(values < 2, f"values must be at least 2, got {values}")
     if prior is None:
         return np.full(values, 1.0 / values)
-    given = np.array([1.0 - prior, prior] if isinstance(prior, float | int) else prior, dtype=np.float64)
-    fits = given.shape == (values,) and bool((given > 0).all()) and abs(float(given.sum()) - 1.0) < 1e-9
+    probabilities = np.array([1.0 - prior, prior] if isinstance(prior, float | int) else prior, dtype=np.float64)
+    fits = (
+        probabilities.shape == (values,)
+        and bool((probabilities > 0).all())
+        and abs(float(probabilities.sum()) - 1.0) < 1e-9
+    )
     _refuse(
         not fits, f"prior must be {values} probabilities above 0 that sum to 1 (or, for 2 values, one), got {prior}"
     )
-    return given
+    return probabilities
 
 
 def _refuse(condition: bool, message: str) -> None:

@@ -35,10 +35,10 @@ _TOO_MANY_VALUES = 1000
 class Table(Source):
     """Records from a CSV or Parquet file; every column that is not otherwise used is an input.
 
-    Numbers are standardised, text becomes one column per value, missing values are marked. Text
-    that identifies records (more than 100 values that mostly differ, or more than 1,000 values), row numbers and
-    unnamed columns are no inputs: naming one in `features` is an error, and otherwise `facts["dropped_columns"]`
-    says which were dropped and why. Records without a target are left out and counted in `facts`.
+    Numbers are standardised, text becomes one column per value, missing values are marked. Text that identifies records
+    (more than 100 values that mostly differ, or more than 1,000 values), row numbers and unnamed columns are not used
+    as inputs: naming one in `features` is an error; if `features` is not given, `facts["dropped_columns"]` says which
+    were dropped and why. Records without a target are left out and counted in `facts`.
     """
 
     name = "table"
@@ -63,12 +63,12 @@ class Table(Source):
         Args:
             target: the task's column, or None.
             sensitive: the columns to protect.
-            seed: of the split, if no column states it.
+            seed: for the split, if no column states it.
             path: the file.
             features: the input columns (default: all other columns).
             group: the column that says whom a record belongs to; each group stays in one split.
             split: the column that says train, validation or test.
-            bins: into how many classes a continuous attribute or target is cut.
+            bins: how many classes a continuous attribute or target is cut into.
             keep_sensitive: keep sensitive columns among the inputs.
             validation: share of validation records, unless a column states the split.
             test: share of test records, unless a column states the split.
@@ -138,19 +138,19 @@ def _inputs(
             )
     dropped: dict[str, str] = {}
     for name in chosen:
-        reason = _no_input(name, frame[name])
+        reason = _reason_to_drop(name, frame[name])
         if reason and features is not None:
             raise InputError(f"{where}: column {name!r} {reason}; leave it out of the features, or group its values")
         if reason:
             dropped[name] = reason
-    kept = [name for name in chosen if name not in dropped]
-    if not kept:
+    remaining = [name for name in chosen if name not in dropped]
+    if not remaining:
         why = f" ({'; '.join(f'{name} {reason}' for name, reason in list(dropped.items())[:3])})" if dropped else ""
         raise InputError(f"{where}: no column is left as input{why}; give other features")
-    return frame[kept], dropped
+    return frame[remaining], dropped
 
 
-def _no_input(name: str, series: pd.Series) -> str:
+def _reason_to_drop(name: str, series: pd.Series) -> str:
     """Return why a column cannot be an input; empty if it can."""
     if name.startswith("unnamed "):
         return "has no name (a saved index, perhaps)"

@@ -90,7 +90,7 @@ class UTKFace(Source):
         Args:
             target: age, gender, race or None.
             sensitive: any of the same.
-            seed: of the split and of the random part.
+            seed: for the split and for the random part.
             validation: share of validation records (default: a tenth of all but the test records).
             test: share of test records.
             limit: how many records to take, at random (default: all).

@@ -27,7 +27,7 @@ class Memory:
 
     @classmethod
     def unpack(cls, flat: Tensor, layout: Layout) -> Memory:
-        """Cut a flat memory (devices, memory size) into contiguous tensors."""
+        """Split a flat memory (devices, memory size) into contiguous tensors."""
         orders = (flat.shape[1] - 1) // layout.trained if flat.shape[1] else 0
         cut = [flat[:, i * layout.trained : (i + 1) * layout.trained] for i in range(orders)]
         moments = [[view.contiguous() for view in layout.views(part, layout.parameters)] for part in cut]
@@ -41,7 +41,7 @@ class Memory:
         return torch.cat([*flat, self.count.unsqueeze(1)], dim=1)
 
     def leading(self, devices: int) -> Memory:
-        """Return the memory of the first so many devices, as views."""
+        """Return the memory of the first `devices` devices, as views."""
         return Memory([[tensor[:devices] for tensor in moment] for moment in self.moments], self.count[:devices])
 
 

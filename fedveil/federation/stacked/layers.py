@@ -1,7 +1,7 @@
 """One layer of many devices at once: x is (devices, batch, …), each weight (devices, *its shape).
 
-`STACKED` maps a layer's type to the function that runs it; a network all of whose layers are listed there takes the
-fast path. Padding rows (weight 0) never affect another row except through batch norm, which leaves them out.
+`STACKED` maps a layer's type to the function that runs it; a network takes the fast path if all of its layers are
+listed there. Padding rows (weight 0) never affect another row except through batch norm, which leaves them out.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ class StackedConv2d(torch.autograd.Function):
         spread = torch.bmm(weight.flatten(2).transpose(1, 2), flat)
         spread = spread.view(devices, channels, *layer.kernel_size, batch, high, wide)
         padded = error.new_zeros(devices, channels, batch, height, width)
-        (down, across), (apart_down, apart_across) = layer.stride, layer.dilation
+        (down, across), (dilation_down, dilation_across) = layer.stride, layer.dilation
         for i in range(layer.kernel_size[0]):
             for j in range(layer.kernel_size[1]):
-                top, left = i * apart_down, j * apart_across
+                top, left = i * dilation_down, j * dilation_across
                 bottom, right = top + down * (high - 1) + 1, left + across * (wide - 1) + 1
                 padded[..., top:bottom:down, left:right:across] += spread[:, :, i, j]
         rows, columns = _padding(layer)
@@ -105,13 +105,13 @@ def _padding(layer: nn.Conv2d) -> tuple[int, int]:
 
 def _windows(x: Tensor, layer: nn.Conv2d) -> tuple[Tensor, tuple[int, int]]:
     """Return all windows as (devices, channels · kh · kw, batch · high · wide), and the output's size."""
-    (kh, kw), (down, across), (apart_down, apart_across) = layer.kernel_size, layer.stride, layer.dilation
-    high = (x.shape[3] - apart_down * (kh - 1) - 1) // down + 1
-    wide = (x.shape[4] - apart_across * (kw - 1) - 1) // across + 1
+    (kh, kw), (down, across), (dilation_down, dilation_across) = layer.kernel_size, layer.stride, layer.dilation
+    high = (x.shape[3] - dilation_down * (kh - 1) - 1) // down + 1
+    wide = (x.shape[4] - dilation_across * (kw - 1) - 1) // across + 1
     device, record, channel, row, column = x.stride()
     view = x.as_strided(
         (len(x), x.shape[2], kh, kw, x.shape[1], high, wide),
-        (device, channel, row * apart_down, column * apart_across, record, row * down, column * across),
+        (device, channel, row * dilation_down, column * dilation_across, record, row * down, column * across),
     )
     return view.reshape(len(x), x.shape[2] * kh * kw, -1), (high, wide)
 
@@ -122,7 +122,7 @@ def _suits(layer: nn.Conv2d, x: Tensor) -> bool:
 
 
 def batch_norm(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
-    """Normalise by each device's own batch; a batch with one value per channel uses the running statistics."""
+    """Normalise by each device's batch; a batch with one value per channel uses the running statistics."""
     assert isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d)
     spread = [1] * (x.dim() - 3)
     shape = (x.shape[0], 1, x.shape[2], *spread)
@@ -179,15 +179,15 @@ def dropout(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor
         return x
     assert now.seeds is not None
     now.call += 1
-    kept = uniform(now.seeds, now.step, now.call, tuple(x.shape[1:])) >= probability
-    return x * kept / (1 - probability)
+    mask = uniform(now.seeds, now.step, now.call, tuple(x.shape[1:])) >= probability
+    return x * mask / (1 - probability)
 
 
 def pooling(layer: nn.Module, parts: Parts, x: Tensor, now: Situation) -> Tensor:
-    """Pool every channel of every record alone, in the memory order that the convolution before has left: no copy."""
+    """Pool every channel of every record alone, in the memory order of the preceding convolution, without a copy."""
     if x.dim() - 3 != (2 if type(layer).__name__.endswith("2d") else 1):  # no channels: torch pools records alone
         return record_by_record(layer, parts, x, now)
-    if x.transpose(1, 2).is_contiguous():  # as batched products leave it: (devices, channels, batch, …)
+    if x.transpose(1, 2).is_contiguous():  # the order that batched products produce: (devices, channels, batch, …)
         y = layer(x.transpose(1, 2).flatten(0, 1))
         return torch.as_tensor(y.view(x.shape[0], x.shape[2], x.shape[1], *y.shape[2:]).transpose(1, 2))
     y = layer(_wide(x))

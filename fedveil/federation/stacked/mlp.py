@@ -1,6 +1,6 @@
 """A stack of Linear layers and activations with a hand-written backward pass.
 
-One node of autograd for the whole network instead of two per layer. Where a player steps by plain SGD and its
+The whole network is one node of autograd, instead of two per layer. If a player steps by plain SGD and its
 network is used once in a move, the step itself is taken inside the backward pass: the weights receive
 −η·dᵀa directly, and no gradient is ever stored.
 """
@@ -18,12 +18,13 @@ ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.Sigmoid)
 
 @dataclass
 class Step:
-    """How to step inside the backward pass, which is allowed only where the network was used once.
+    """How to step inside the backward pass, which is allowed only if the network was used once.
 
-    The step is due once the loss is computed: a loss may take gradients itself before, and these must not move weights.
+    The step is due once the loss is computed: before that, a loss may itself take gradients, which must not move
+    weights.
 
     Attributes:
-        learning_rate: the step size; None: the backward pass does not step.
+        learning_rate: the step size; None if the backward pass does not step.
         uses: how often the network was used in this move.
         due: whether the loss is computed.
     """
@@ -39,7 +40,7 @@ class Step:
 
 
 def plan_of(layers: list[nn.Module]) -> list[type[nn.Module] | None] | None:
-    """Return the activation after each Linear layer (None: none), or None where the network is no such stack."""
+    """Return the activation after each Linear layer (None if none), or None if the network is not such a stack."""
     plan: list[type[nn.Module] | None] = []
     for layer in layers:
         if type(layer) is nn.Linear and layer.bias is not None:
@@ -58,7 +59,7 @@ class StackedMLP(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, plan: list[type[nn.Module] | None], step: Step, *weights: Tensor) -> Tensor:
         """Keep each layer's output: the derivative of every activation is a function of it."""
         step.uses += 1
-        kept = [x]
+        outputs = [x]
         for index, activation in enumerate(plan):
             weight, bias = weights[2 * index], weights[2 * index + 1]
             x = torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
@@ -68,21 +69,21 @@ class StackedMLP(torch.autograd.Function):
                 x = x.tanh_()
             elif activation is nn.Sigmoid:
                 x = x.sigmoid_()
-            kept.append(x)
+            outputs.append(x)
         ctx.plan, ctx.step = plan, step
-        ctx.save_for_backward(*kept, *weights)  # as attributes they and the output would keep each other alive for ever
+        ctx.save_for_backward(*outputs, *weights)  # as attributes, they and the output would keep each other alive
         return x
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, error: Tensor) -> Any:
-        """Walk back through the layers; step on the way where that is allowed."""
+        """Go back through the layers, and step on the way if that is allowed."""
         step, layers = ctx.step, len(ctx.plan)
-        kept, weights = ctx.saved_tensors[: layers + 1], ctx.saved_tensors[layers + 1 :]
+        outputs, weights = ctx.saved_tensors[: layers + 1], ctx.saved_tensors[layers + 1 :]
         gradients: list[Tensor | None] = [None] * len(weights)
         wants_input, trains = ctx.needs_input_grad[0], any(ctx.needs_input_grad[3:])
         for index in range(layers - 1, -1, -1):
-            activation, before, after = ctx.plan[index], kept[index], kept[index + 1]
+            activation, before, after = ctx.plan[index], outputs[index], outputs[index + 1]
             if activation is nn.ReLU:
                 error = torch.ops.aten.threshold_backward(error, after, 0)
             elif activation is nn.Tanh:

@@ -20,8 +20,8 @@ class StackedNetwork:
     """Runs a template module with the weights of each device.
 
     Paths, fastest first: a stack of Linear layers and activations by hand-written passes; a Sequential of known
-    layers by batched products; any other module by vmap; and device by device a module whose layers mix records (a
-    batch norm inside a custom module) or that vmap cannot follow. Where some batches are shorter, modules on the vmap
+    layers by batched products; any other module by vmap; and, device by device, a module whose layers mix records (a
+    batch norm inside a custom module) or that vmap cannot handle. If some batches are shorter, modules on the vmap
     path also run device by device: an unknown module might read the padding.
     """
 
@@ -39,8 +39,8 @@ class StackedNetwork:
             return "hand-written"
         if self.layers is not None:
             return "stacked"
-        alone = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RNNBase)
-        return "one by one" if any(isinstance(part, alone) for part in self.template.modules()) else "vmap"
+        mixes_records = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RNNBase)
+        return "one by one" if any(isinstance(part, mixes_records) for part in self.template.modules()) else "vmap"
 
     def __call__(
         self, parameters: list[Tensor], buffers: list[Tensor], x: Tensor, now: Situation, step: Step
@@ -62,12 +62,12 @@ class StackedNetwork:
             run = vmap(self._call, randomness="error")
             try:
                 return torch.as_tensor(run(state, x))
-            except RuntimeError:  # vmap cannot follow this module; a real fault of the module is raised again below
+            except RuntimeError:  # vmap cannot handle this module; a real fault of the module is raised again below
                 self.path = "one by one"
         return self._one_by_one(state, x, now)
 
     def _call(self, state: dict[str, Tensor], x: Tensor) -> Tensor:
-        # Tied weights are passed under each name: functional_call's own way damages a module that occurs twice.
+        # Tied weights are passed under each name: functional_call's tie_weights damages a module that occurs twice.
         full = {name: state[first] for name, first in self.first_name.items()}
         return torch.as_tensor(functional_call(self.template, full, (x,), tie_weights=False))
 
@@ -76,16 +76,16 @@ class StackedNetwork:
         for device in range(len(x)):
             weights = {name: tensor[device] for name, tensor in state.items()}
             rows = x.shape[1] if now.weights is None else int(now.weights[device].sum())
-            alone = Situation(
+            situation = Situation(
                 now.training, None, None if now.seeds is None else now.seeds[device : device + 1], now.step, now.call
             )
             for part in self.template.modules():
                 if isinstance(part, CountedDropout):
-                    part.now = alone
+                    part.now = situation
             y = self._call(weights, x[device, :rows])
             padding = y.new_zeros(x.shape[1] - rows, *y.shape[1:])
             outputs.append(torch.cat([y, padding]))
-        now.call = alone.call
+        now.call = situation.call
         return torch.stack(outputs)
 
 
@@ -111,7 +111,7 @@ def _sequence(module: nn.Module, layout: Layout, prefix: str = "") -> list[tuple
 
 
 def _first_names(template: nn.Module, layout: Layout) -> dict[str, str]:
-    """Return, for every name of a tensor of the layout, the name under which it is laid out."""
+    """Return, for every name of a tensor of the layout, the name under which the layout has it."""
     tensors = dict(template.named_parameters()) | dict(template.named_buffers())
     laid_out = {id(tensors[entry.name]): entry.name for entry in layout.parameters + layout.buffers}
     names: dict[str, str] = {}

@@ -25,10 +25,10 @@ from fedveil.games.game import ReleasedRecords
 
 _NETWORK = Recipe(hidden=(64,), most_epochs=30)
 _TRUST = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-"""How many records' worth of the network a cell's counts are added to; chosen by leaving records out."""
+"""Candidates for a in `fit_helper`: how many records the network's prediction counts for."""
 
 Helper = Callable[[FloatArray], FloatArray]
-"""Returns the natural log-probabilities of v for rows that hold ŷ and u, and d where it is used."""
+"""Returns the natural log-probabilities of v for rows that hold ŷ, u and, if it is used, d."""
 
 
 def rate_certificates(
@@ -36,8 +36,8 @@ def rate_certificates(
 ) -> tuple[Certificate, ...]:
     """Return bounds on information and, by Fano, on accuracy, for both observers.
 
-    A quantity without further words holds for every observer, including one who knows the sender. What holds only for
-    an observer who does not know the sender says so in its name: the two must never be taken for each other.
+    A quantity without a qualifier holds for every observer, including one who knows the sender. A bound that holds
+    only for an observer who does not know the sender says so in its name, so that the two cannot be confused.
     """
     code = fit_code(released, reach)
     certificates: list[Certificate] = []
@@ -52,22 +52,22 @@ def rate_certificates(
 
 
 def fit_code(released: ReleasedRecords, reach: int) -> RateCode:
-    """Return the code of numbers in [−reach, reach], chosen on training and validation people; it codes all of test."""
+    """Return the code of numbers in [−reach, reach], chosen on training and validation people; test people must fit."""
     code = RateCode.choose(
         *(released.values[split] for split in (Split.TRAIN, Split.VALIDATION)), low=-reach, high=reach
     )
     if not code.within(released.values[Split.TEST]).all():
-        raise InputError("rate: test records leave the code's tables; clamp representations to reach")
+        raise InputError("rate: some test records lie outside the code's tables; clamp representations to the reach")
     return code
 
 
 def held_out_terms(
     released: ReleasedRecords, data: AttributeData, attribute: str, code: RateCode, seed: int = 0
 ) -> dict[Observer, HeldOutRate]:
-    """Return the certificate's terms by observer; the same for both where there is only one sender."""
-    unknown = held_out(released, data, attribute, code, "sender unknown", seed)
-    known = held_out(released, data, attribute, code, "sender known", seed) if released.several_senders else unknown
-    return {"sender unknown": unknown, "sender known": known}
+    """Return the certificate's terms by observer; both are the same if there is only one sender."""
+    stranger = held_out(released, data, attribute, code, "sender unknown", seed)
+    server = held_out(released, data, attribute, code, "sender known", seed) if released.several_senders else stranger
+    return {"sender unknown": stranger, "sender known": server}
 
 
 def held_out(
@@ -115,7 +115,7 @@ def fit_helper(
 
     n counts validation people: the encoder was not trained on them, so it reveals no more about their v than about
     anyone else's. a maximises their likelihood when each is predicted from the counts of the others. The network
-    learns from training people, and answers alone for rows that no validation person has.
+    learns from training people; it alone predicts v for rows that no validation person has.
     """
     scale = Standardiser.fit(train[0])
     network = fit_network(
@@ -134,7 +134,7 @@ def fit_helper(
     distinct, row_of_person = np.unique(validation[0] + 0.0, axis=0, return_inverse=True)
     row_of_person = row_of_person.reshape(-1)
     index_of = {row.tobytes(): index for index, row in enumerate(distinct)}
-    counts = np.zeros((len(distinct) + 1, classes))  # the last row, without counts, is for rows never seen
+    counts = np.zeros((len(distinct) + 1, classes))  # the last row has no counts; it is for rows never seen
     np.add.at(counts, (row_of_person, validation[1]), 1.0)
     counts_of_person = counts[row_of_person]
     at_label = (np.arange(len(counts_of_person)), validation[1])
@@ -163,5 +163,5 @@ def _one_of_each(groups: IntArray | None, seed: int) -> IntArray | slice:
     return np.asarray(np.sort(order[np.unique(groups[order], return_index=True)[1]]))
 
 
-def _one_hot(codes: IntArray, many: int) -> FloatArray:
-    return np.eye(many)[codes]
+def _one_hot(codes: IntArray, values: int) -> FloatArray:
+    return np.eye(values)[codes]

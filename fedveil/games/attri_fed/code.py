@@ -1,4 +1,4 @@
-"""A code for rounded representations: frequency tables, joint where that pays, and an escape for the rest."""
+"""A code for rounded representations: frequency tables, joint where that saves bits, and an escape for the rest."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CODED, RAW, FAR = 0, 1, 2
 
 FAR_BITS = 32
 MOST_LEVELS = 4096
-"""Cells of one table, joint or not."""
+"""The most cells of one table, joint or not."""
 
 FARTHEST = (MOST_LEVELS - 1) // 2
 """The largest reach: −reach … reach must fit a table."""
 
 _MOST_AXES = 12
 _TRUST = (1.0, 4.0, 16.0, 64.0, 256.0)
-"""How many records' worth of the factorised law a joint table may start from; chosen by leaving records out."""
+"""Candidates for a in `_joint`: how many records the factorised law counts for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class RateCode:
     """Tables of the numbers low_j … low_j + levels_j − 1 in each of d dimensions.
 
     A table has an axis for each of the consecutive dimensions that it covers. With one axis a number is coded by
-    itself; with several axes numbers are coded jointly, which saves the bits that they tell about each other. A record
+    itself; with several axes numbers are coded jointly, which saves the bits that they share. A record
     whose numbers all lie inside the tables is sent by them, or, where that is shorter, as bare cell numbers: no such
     record costs more than `cap` bits. A record with a number outside is escaped: each of its numbers takes 32 bits.
     Lengths obey Kraft's inequality, so their mean is at least the entropy of what is sent.
@@ -41,7 +41,7 @@ class RateCode:
     Attributes:
         low: the first number of every dimension.
         tables: probabilities of the numbers of each run of dimensions, each positive, summing to 1.
-        raw_share, far_share: probabilities kept for records that are sent as cell numbers, and verbatim.
+        raw_share, far_share: probabilities reserved for records that are sent as cell numbers, and verbatim.
         digest: identifies the code; part of every message.
     """
 
@@ -62,7 +62,7 @@ class RateCode:
             if not (np.isfinite(table).all() and (table > 0).all() and abs(table.sum() - 1) < 1e-6):
                 raise InputError(f"rate code: table {number}: probabilities must be positive and sum to 1")
         if min(self.raw_share, self.far_share) <= 0 or self.raw_share + self.far_share >= 1:
-            raise InputError("rate code: the shares of escapes must be positive and below 1 together")
+            raise InputError("rate code: the shares of escapes must be positive and sum to less than 1")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "tables", tables)
         parts = [low.tobytes(), np.array([self.raw_share, self.far_share]).tobytes()]
@@ -79,7 +79,8 @@ class RateCode:
             values: whole numbers; those outside [low, high] are counted at the nearest end.
             low, high: the range of every dimension.
             smoothing: what is added to every count of a single dimension.
-            most_cells: consecutive dimensions share a table of at most this many cells; 1: one table per dimension.
+            most_cells: consecutive dimensions share a table of at most this many cells; with 1, each dimension has its
+                own table.
         """
         whole = _whole(values)
         if high < low or smoothing <= 0:
@@ -137,7 +138,7 @@ class RateCode:
         return np.asarray(((levels >= 0) & (levels < sizes)).all(axis=1))
 
     def cells(self, values: npt.ArrayLike) -> tuple[IntArray, ...]:
-        """Return every record's cell of each table; numbers outside are put at the nearest end."""
+        """Return every record's cell of each table; numbers outside are moved to the nearest end."""
         levels = _whole(values) - self.low
         return tuple(_cells(levels[:, run], table.shape) for run, table in zip(self.runs, self.tables, strict=True))
 

@@ -34,18 +34,18 @@ class AttriFed(Game):
     Symbols: v is the task, u the private attribute, ŷ the encoder's output: d numbers, with uniform noise in training
     and rounded at release. R(ŷ) = −log₂ q(ŷ)·ln 2 under a learned prior q. The helper reads ŷ and u. Training has
     three stages: 1. initialisation (encoder and head on the task; then privatiser, helper and prior, while the encoder
-    stands still); 2. privatisation (on every batch one step of the encoder, then `privatiser_steps` of the privatiser;
+    is fixed); 2. privatisation (on every batch one step of the encoder, then `privatiser_steps` of the privatiser;
     the weight of all extra terms grows by `growth` until they count in full); 3. federated training of the head on
-    rounded representations, and of the prior by which they are rounded, where `rounding` is above 0.
+    rounded representations and, if `rounding` is above 0, of the prior by which they are rounded.
 
     Variants: "none" (the task alone; ŷ is sent as floats), "eco" (encouragement: γ = 0), "eeo" (both bounds), and our
     own "bound": no privatiser, β·(R + CE(v|ŷ,u)) in full bits, which is the rate certificate itself
     (fedveil.certificates.rate). As printed, equations 13 to 20 maximise the rate and leave out the helper's weights;
-    both are slips.
+    both are misprints.
 
     Guarantee: none by training. What holds against every attacker is the rate certificate, measured on held-out
     records (`certificates_on`). Corollary 1 of the paper holds for every mechanism, unprotected ones included, and
-    guarantees nothing.
+    so guarantees nothing.
 
     Attributes:
         attribute: the private attribute u, or several with a privatiser each.
@@ -59,14 +59,14 @@ class AttriFed(Game):
             or "shared" (one for all devices).
         networks: sizes of the encoder's hidden layers, "paper" (1024-1024) or "light" (256-128).
         prior: the form of q in training, "factorised" (as in the paper) or "joint", for few numbers of few levels.
-        rounding: the weight μ of the rate in rounding: the whole numbers c with the least ‖ŷ − c‖² + μ·bits(c) are
+        rounding: the weight μ of the rate in rounding: the whole numbers c that minimise ‖ŷ − c‖² + μ·bits(c) are
             sent (Chou et al. 1989); with 0, the nearest ones.
         rate_per_input: whether to divide the bits by the number of inputs, as the authors did; "bound" never does.
         start: the weight of the extra terms in the first step of stage 2.
         growth: the factor by which that weight grows from step to step, up to 1.
-        steps: into how many steps stage 2 is divided; in the last one the extra terms count in full.
+        steps: how many steps stage 2 is divided into; in the last one the extra terms count in full.
         privatiser_steps: steps of the privatiser on every batch of stage 2.
-        initial_rounds: rounds of stage 1, and again of its second half, in which the encoder stands still.
+        initial_rounds: rounds of each half of stage 1; in the second half the encoder is fixed.
         private_rounds: rounds of stage 2.
         federated_rounds: rounds of stage 3.
         optimiser: how every player descends its loss.
@@ -115,13 +115,13 @@ class AttriFed(Game):
         if min(self.width, self.reach, self.steps, self.privatiser_steps, *rounds) < 1:
             raise InputError("attri-fed: width, reach, steps and rounds must be at least 1")
         if self.compresses and self.reach > FARTHEST:
-            raise InputError(f"attri-fed: reach must be at most {FARTHEST}, or no table codes what is sent")
+            raise InputError(f"attri-fed: reach must be at most {FARTHEST}, the most that the code's tables hold")
         if not (0 < self.start <= 1 and self.growth >= 1):
             raise InputError("attri-fed: start must lie in (0, 1], growth must be at least 1")
         if not self.names or len(set(self.names)) < len(self.names):
             raise InputError("attri-fed: name at least one attribute, and each once")
         if self._joint or self._by_rate:
-            all_cells(self.width, self.reach)  # refuses more cells than can be gone through
+            all_cells(self.width, self.reach)  # refuses more cells than can be enumerated
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ class AttriFed(Game):
         networks = attri_fed_networks(self.networks, shape.features, self.width, self.reach if self._joint else None)
         builders = {"encoder": networks.encoder, "head": networks.head(classes), "rate": networks.rate}
         builders["helper"] = networks.helper(sum(values.values()), classes)
-        builders |= {_privatiser(name): networks.privatiser(many) for name, many in values.items()}
+        builders |= {_privatiser(name): networks.privatiser(count) for name, count in values.items()}
         return {name: Player(build, self.optimiser) for name, build in builders.items()}
 
     def stages(self, shape: DataShape) -> tuple[Stage, ...]:
@@ -165,9 +165,9 @@ class AttriFed(Game):
         first, second, third = self.initial_rounds, self.private_rounds, self.federated_rounds
         common: dict[str, Any] = {"local_epochs": self.local_epochs, "batch_size": self.batch_size}
         everything = frozenset({"x", "y", *(f"u:{name}" for name in self.names)})
-        everywhere = frozenset({"encoder", "head"})
-        initial = everywhere if self.encoders != "own" else frozenset[str]()
-        middle = everywhere | {"rate", "helper"} if self.encoders == "shared" else frozenset[str]()
+        task_players = frozenset({"encoder", "head"})
+        initial = task_players if self.encoders != "own" else frozenset[str]()
+        middle = task_players | {"rate", "helper"} if self.encoders == "shared" else frozenset[str]()
         stages = [
             Stage(
                 (Move(("encoder", "head"), self._serve, name="task"),),
@@ -179,11 +179,13 @@ class AttriFed(Game):
             )
         ]
         if self.compresses:
-            watchers = (Move(("helper", "rate"), lambda play: self._describe(play, counts), name="helper and rate"),)
-            fighters = (Move(tuple(map(_privatiser, self.names)), self._read, name="privatiser"),)
+            helper_moves = (
+                Move(("helper", "rate"), lambda play: self._describe(play, counts), name="helper and rate"),
+            )
+            privatiser_moves = (Move(tuple(map(_privatiser, self.names)), self._read, name="privatiser"),)
             stages.append(
                 Stage(
-                    watchers + (fighters if self._enforces else ()),
+                    helper_moves + (privatiser_moves if self._enforces else ()),
                     shared=middle & {"rate", "helper"},
                     reads=everything,
                     name="opponents",
@@ -199,8 +201,10 @@ class AttriFed(Game):
 
                 moves: tuple[Move, ...] = (Move(("encoder", "head", "helper", "rate"), loss, name="encoder"),)
                 if self._enforces:
-                    fighting = Move(fighters[0].players, self._read, repeat=self.privatiser_steps, name="privatiser")
-                    moves = (*moves, fighting)
+                    repeated = Move(
+                        privatiser_moves[0].players, self._read, repeat=self.privatiser_steps, name="privatiser"
+                    )
+                    moves = (*moves, repeated)
                 stages.append(
                     Stage(moves, shared=middle, reads=everything, name=f"privatise {step + 1}", rounds=rounds, **common)
                 )
@@ -226,7 +230,7 @@ class AttriFed(Game):
         return self._squashed(play("encoder", play.x)) + play.uniform(self.width) - 0.5
 
     def _squashed(self, values: Tensor) -> Tensor:
-        # Not a clamp: behind one a number that has gone too far gets no gradient to come back.
+        # Not a clamp: a number beyond the range would get no gradient that brings it back.
         return self.reach * torch.tanh(values / self.reach)
 
     def _serve(self, play: Play) -> Tensor:
@@ -239,37 +243,37 @@ class AttriFed(Game):
         return play("rate", self.represent(play).detach()).sum(dim=-1)
 
     def _read(self, play: Play) -> Tensor:
-        seen = self._noisy(play).detach()
-        return torch.stack([self._reading(play, name, seen) for name in self.names]).mean(dim=0)
+        noisy = self._noisy(play).detach()
+        return torch.stack([self._reading(play, name, noisy) for name in self.names]).mean(dim=0)
 
-    def _reading(self, play: Play, name: str, seen: Tensor) -> Tensor:
+    def _reading(self, play: Play, name: str, noisy: Tensor) -> Tensor:
         codes = play.u(name)
-        known = counting(codes >= 0, play.weights)
-        return mean_over(cross_entropy(play(_privatiser(name), seen), codes), known, play.weights)
+        counted = counting(codes >= 0, play.weights)
+        return mean_over(cross_entropy(play(_privatiser(name), noisy), codes), counted, play.weights)
 
-    def _helped(self, play: Play, counts: Mapping[str, int], seen: Tensor) -> Tensor:
-        attributes = [one_hot(play.u(name), many, seen) for name, many in counts.items()]
-        return cross_entropy(play("helper", torch.cat([seen, *attributes], dim=-1)), play.y)
+    def _helped(self, play: Play, counts: Mapping[str, int], noisy: Tensor) -> Tensor:
+        attributes = [one_hot(play.u(name), count, noisy) for name, count in counts.items()]
+        return cross_entropy(play("helper", torch.cat([noisy, *attributes], dim=-1)), play.y)
 
     def _describe(self, play: Play, counts: Mapping[str, int]) -> Tensor:
-        seen = self._noisy(play).detach()
-        return self._helped(play, counts, seen) + play("rate", seen).sum(dim=-1) * math.log(2)
+        noisy = self._noisy(play).detach()
+        return self._helped(play, counts, noisy) + play("rate", noisy).sum(dim=-1) * math.log(2)
 
     def _privatise(self, play: Play, counts: Mapping[str, int], weight: float, inputs: int) -> Tensor:
-        seen = self._noisy(play)
-        rate = play("rate", seen).sum(dim=-1) * math.log(2)
+        noisy = self._noisy(play)
+        rate = play("rate", noisy).sum(dim=-1) * math.log(2)
         if self.variant == "bound":
-            extra = self.beta * (rate + self._helped(play, counts, seen))
+            extra = self.beta * (rate + self._helped(play, counts, noisy))
         else:
             scaled = rate / inputs if self.rate_per_input else rate
-            extra = (self.lam + self.beta) * scaled + self.beta * self._helped(play, counts, seen)
+            extra = (self.lam + self.beta) * scaled + self.beta * self._helped(play, counts, noisy)
         if self._enforces:
-            read = torch.stack([self._reading(play, name, seen) for name in self.names]).mean(dim=0)
+            read = torch.stack([self._reading(play, name, noisy) for name in self.names]).mean(dim=0)
             extra = extra - self.gamma * read
-        return cross_entropy(play("head", seen), play.y) + weight * extra
+        return cross_entropy(play("head", noisy), play.y) + weight * extra
 
     def represent(self, play: Play) -> Tensor:
-        """Return ŷ as it is sent: squashed and rounded, where anything is compressed."""
+        """Return ŷ as it is sent: squashed and rounded, unless the variant is "none"."""
         encoded = play("encoder", play.x)
         if not self.compresses:
             return encoded
@@ -279,8 +283,8 @@ class AttriFed(Game):
         cells = all_cells(self.width, self.reach).to(squashed)
         # Engines that play several devices at once have a dimension for them before the records.
         bits = play("rate", cells.expand(*squashed.shape[:-2], *cells.shape)).sum(dim=-1)
-        away = (squashed.unsqueeze(-2) - cells).square().sum(dim=-1)
-        return cells[(away + self.rounding * bits.unsqueeze(-2)).argmin(dim=-1)]
+        squared_distances = (squashed.unsqueeze(-2) - cells).square().sum(dim=-1)
+        return cells[(squared_distances + self.rounding * bits.unsqueeze(-2)).argmin(dim=-1)]
 
     def outputs(self, play: Play) -> Tensor:
         """Return the task's logits, computed from what is sent."""
@@ -295,7 +299,7 @@ class AttriFed(Game):
     def certificates_on(
         self, data: AttributeData, released: Callable[[], ReleasedRecords], attribute: str, seed: int
     ) -> tuple[Certificate, ...]:
-        """Return the rate certificates; none where nothing is coded, or where some person's u or v is missing.
+        """Return the rate certificates; none if nothing is coded, or if some person's u or v is missing.
 
         People without a label cannot be left out: those who remain would not be a random sample.
         """
@@ -312,7 +316,7 @@ def _privatiser(attribute: str) -> str:
 
 
 def _shares(rounds: int, steps: int) -> list[int]:
-    """Deal rounds to steps as evenly as possible, later steps first; steps without a round are left out.
+    """Distribute rounds over steps as evenly as possible, any extra rounds last; steps without a round are left out.
 
     >>> _shares(7, 3), _shares(2, 5)
     ([2, 2, 3], [1, 1])

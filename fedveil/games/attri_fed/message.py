@@ -1,4 +1,4 @@
-"""Messages: rounded representations as bytes, by range coding (constriction), and back exactly.
+"""Messages: rounded representations encoded as bytes by range coding (constriction), and decoded exactly.
 
 A header of 22 bytes (format, the code's digest, records and dimensions, a checksum of all) precedes the payload. A
 message that was made with another code, cut short or altered is refused.
@@ -74,18 +74,18 @@ def unpack(data: bytes, code: RateCode) -> IntArray:
         raise InputError(f"message: {len(data)} bytes are less than its header of {HEADER_BYTES}; ask for it again")
     magic, digest, count, width, check = _HEADER.unpack_from(data)
     if magic != _MAGIC:
-        raise InputError("message: does not begin as one of ours; ask the sender what it is")
+        raise InputError("message: does not start with the expected header; ask the sender what it is")
     if digest != bytes.fromhex(code.digest)[:8] or width != code.width:
-        raise InputError("message: was made with another prior's code; fetch the sender's, or refuse the message")
+        raise InputError("message: was made with another code; fetch the sender's code, or refuse the message")
     payload = data[HEADER_BYTES:]
     if check != zlib.crc32(payload, zlib.crc32(_HEADER.pack(magic, digest, count, width, 0))):
-        raise InputError("message: cut or altered on its way (its checksum differs); ask for it again")
+        raise InputError("message: was cut short or altered (its checksum differs); ask for it again")
     try:
         if count <= MOST_RECORDS:
             return _decoded(payload, count, code)
     except AssertionError:  # how constriction reports bytes that no encoder produced
         pass
-    raise InputError("message: forged, its checksum fits and its payload does not; do not trust its sender")
+    raise InputError("message: is forged (its checksum fits, but its payload does not); do not trust its sender")
 
 
 def _decoded(payload: bytes, count: int, code: RateCode) -> IntArray:

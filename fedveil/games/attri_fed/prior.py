@@ -64,10 +64,10 @@ def all_cells(width: int, reach: int) -> Tensor:
 
 
 class JointPrior(nn.Module):
-    """q(ŷ), one probability for each of the (2·reach + 1)^d cells: numbers that tell about each other cost less.
+    """q(ŷ), one probability for each of the (2·reach + 1)^d cells: numbers that depend on each other cost less.
 
     Between cells the bits are interpolated linearly in every dimension. For a whole number plus uniform noise this is
-    the mean cost of rounding, and its slope leads to the likelier of two cells.
+    the mean cost of rounding, and its slope points to the likelier of two cells.
     """
 
     def __init__(self, width: int, reach: int) -> None:

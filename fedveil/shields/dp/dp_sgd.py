@@ -30,17 +30,18 @@ class DPSGD(DPGaussian):
     """Send step · (Σⱼ gⱼ·min(1, C/‖gⱼ‖₂)/n + N(0, σ²C²/n² I)).
 
     Symbols: gⱼ the gradient of record j's loss at the weights that the round started from, n the number of the device's
-    records, C the clip, σ the noise multiplier, step what the mean gradient was multiplied by (minus the learning rate,
-    or 1), k the number of releases.
+    records, C the clip, σ the noise multiplier, step the factor of the mean gradient (minus the learning rate, or 1), k
+    the number of releases.
     Guarantee: replacing one record of a device, n being known, moves the clipped mean by at most 2C/n, so k releases
     are μ-Gaussian differentially private for that record with μ = 2√k/σ, exactly (Dong, Roth and Su 2022); an
     attacker's advantage on a binary attribute of it is at most 2Φ(√k/σ) − 1. The model is local: no trust in the
     server, all records take part in every step, and neither sampling nor the sum over devices is counted. With one
     record this is `DPGaussian` on gradients with B = C and standard deviation σC. For n records *together* (the device,
-    a person with several records) the bound is that of σ/n: use `DPGaussian`, whose noise does not decrease with n.
+    or a person with several records) the bound is the one for σ/n: use `DPGaussian`, whose noise does not shrink with
+    n.
     It needs one step of plain SGD over all records of a device; after several steps, with batch norm across records or
-    with dropout, no record has a gradient of its own, and nothing is sent. Batch norm's statistics are sent as
-    unchanged.
+    with dropout, no record has a gradient of its own, and nothing is sent. Batch norm's statistics are sent as if they
+    had not changed.
 
     Attributes:
         sigma: the noise multiplier: the standard deviation of the noise on the sum of clipped gradients is σC; or give
@@ -107,7 +108,7 @@ class DPSGD(DPGaussian):
         """Send the noisy mean of the clipped gradients in place of the update."""
         rows = message.values.flatten(1)
         if len(rows) != 1:
-            raise ShieldError(f"{self.name}: {len(rows)} updates with the records of one; nothing is sent")
+            raise ShieldError(f"{self.name}: got {len(rows)} updates, but the records of one; nothing is sent")
         samples = samples_of(self.name, context)
         step = step_of(self.name, samples)
         checked(rows, context.segments)

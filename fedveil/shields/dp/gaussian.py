@@ -1,4 +1,4 @@
-"""DP-Gaussian: clip in L2, add N(0, σ²I); and what ε that really spends."""
+"""DP-Gaussian: clip in L2 and add N(0, σ²I), with the ε that this really spends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DPGaussian(NoiseShield):
 
     Attributes:
         sigma: the standard deviation of the noise on each number; or give epsilon.
-        clip: the norm B to which a message is clipped; null (None): not at all, as in the papers.
+        clip: the norm B to which a message is clipped; null (None) for no clipping, as in the papers.
         place: what noise is added to: the update, each input, or each representation (also called last-layer).
         epsilon: choose the least σ whose ε over `releases` rounds is at most this, at `delta`.
         delta: the δ of (ε, δ).
@@ -40,7 +40,7 @@ class DPGaussian(NoiseShield):
 
     name = "DP-Gaussian"
     neighbours = "any two clipped messages (local model)"
-    """The two inputs that differential privacy makes hard to tell apart, as the certificate names them."""
+    """The two inputs that differential privacy makes hard to distinguish, as the certificate names them."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""DP-Laplace: clip in L1 (or, as is common, in L2), add Laplace noise; and what ε that really spends."""
+"""DP-Laplace: clip in L1 (or, as is common, in L2) and add Laplace noise, with the ε that this really spends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DPLaplace(NoiseShield):
 
     Attributes:
         scale: the noise's scale b (its standard deviation is b√2); or give epsilon.
-        clip: the norm B to which a message is clipped; null (None): not at all, as in the papers.
+        clip: the norm B to which a message is clipped; null (None) for no clipping, as in the papers.
         place: what noise is added to: the update, each input, or each representation (also called last-layer).
         clipped_in: the norm in which a message is clipped.
         epsilon: choose the scale whose ε over `releases` rounds is this (δ = 0).
@@ -89,9 +89,9 @@ class DPLaplace(NoiseShield):
         return self.scale * (first - second)
 
     def clipped(self, rows: Tensor) -> Tensor:
-        """Clip; a message of another length than the ε was computed for is not sent."""
+        """Clip; a message is not sent if its length is not the one that ε was computed for."""
         if self.dimensions is not None and rows.shape[1] != self.dimensions:
-            raise InputError(f"{self.name}: a message of {rows.shape[1]} numbers, where dimensions={self.dimensions}")
+            raise InputError(f"{self.name}: a message has {rows.shape[1]} numbers, but dimensions={self.dimensions}")
         return super().clipped(rows)
 
     def spent(self, releases: int | None = None, delta: float = 0.0) -> Certificate:
@@ -124,7 +124,7 @@ class DPLaplace(NoiseShield):
         """Certify advantage, balanced accuracy and accuracy after this many messages; nothing without a bound."""
         from fedveil.certificates import advantage_from_balanced_accuracy, certify_accuracy_from_dp
 
-        given = self.checked_priors(values, priors)
+        checked_priors = self.checked_priors(values, priors)
         if not self._bounded:
             return ()
         spent = self.spent(releases)
@@ -140,4 +140,4 @@ class DPLaplace(NoiseShield):
 
         balanced = replace(certified(np.full(values, 1 / values)), quantity="balanced accuracy")
         bound = advantage_from_balanced_accuracy(balanced.bound, values)
-        return replace(balanced, quantity="advantage", bound=bound), balanced, certified(given)
+        return replace(balanced, quantity="advantage", bound=bound), balanced, certified(checked_priors)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedveil.certificates import Certificate
 
 Place = Literal["update", "input", "last-layer", "representation"]
-"""What noise is added to. The last layer's output is the representation: two names for the same."""
+"""What noise is added to. The last layer's output is the representation: two names for the same thing."""
 
 KINDS = {
     "update": Kind.UPDATE,
@@ -38,7 +38,7 @@ NOT_COVERED = (
 
 
 class NoiseShield(Shield):
-    """Clip every row of a message to norm B, then add noise that depends on nothing.
+    """Clip every row of a message to norm B, then add noise that does not depend on the data.
 
     The model is local: one row is one release, and any two clipped rows count as neighbours. So a bound on the update
     protects the device as a whole, and one on an input or a representation protects the person whose record it is.
@@ -59,7 +59,10 @@ class NoiseShield(Shield):
         self.certifies = frozenset() if clip is None else self.acts_on
 
     def __repr__(self) -> str:
-        derived = ("acts_on", "certifies")  # from `place`; and sets print in another order in another process
+        derived = (
+            "acts_on",
+            "certifies",
+        )  # from `place`; and sets print in a different order in each process
         settings = {name: value for name, value in vars(self).items() if name not in derived}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
@@ -78,7 +81,8 @@ class NoiseShield(Shield):
     def certificates(self, values: int, priors: npt.ArrayLike) -> tuple[Certificate, ...]:
         """Certify one release about a person.
 
-        Nothing for updates: how many of them a device sends depends on the run; see `spent` and `certificates_over`.
+        Updates get no certificate here, since how many of them a device sends depends on the run; see `spent` and
+        `certificates_over`.
         """
         return () if KINDS[self.place] is Kind.UPDATE else self.certificates_over(1, values, priors)
 
@@ -121,7 +125,7 @@ class NoiseShield(Shield):
 
 
 def unbounded(name: str, setting: str, value: float) -> Certificate:
-    """Return a certificate of nothing: noise on an unclipped message has ε = ∞."""
+    """Return a certificate that guarantees nothing: noise on an unclipped message has ε = ∞."""
     from fedveil.certificates import Certificate
 
     return Certificate(

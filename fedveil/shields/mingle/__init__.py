@@ -1,4 +1,4 @@
-"""Mingle: records are changed before training, in the same way for every u, so that people of every u look alike.
+"""Mingle: records are changed before training, in the same way for every u, so that people with different u look alike.
 
 | module | contents |
 |---|---|

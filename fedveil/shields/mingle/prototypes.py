@@ -19,9 +19,9 @@ from fedveil.core.errors import InputError
 from fedveil.shields.mingle.plan import Plan, plan
 
 _PEOPLE = 4000
-"""Most people who are clustered."""
+"""The most people who are clustered."""
 _COMPONENTS = 100
-"""Most principal components from which u is guessed."""
+"""The most principal components from which u is guessed."""
 _FOLDS = 3
 
 
@@ -30,13 +30,13 @@ class Prototypes:
     """Records are shown as they are, or as one of few averages of training people with the same label.
 
     Strata are labels; cells are the nearest average, its distance, and which u the record looks like: if a label is
-    commoner among people of one u, fewer of those who look like it have to change. The plan counts everybody who stays
-    as known, and of those who show an average only what the shares of u among them reveal. So however an observer reads
-    records, it knows no more about u than `plan.after` says, up to the error of these counts.
+    more common among people of one u, fewer of those who look like that u have to change. The plan counts the u of
+    everybody who stays as known; those who show an average reveal only the shares of u among them. So however an
+    observer reads records, it learns no more about u than `plan.after` says, up to the error of these counts.
 
     Attributes:
         centres: the averages, (labels, averages, features).
-        edges: of the bins of distances, (labels, averages, bins − 1).
+        edges: the edges of the bins of distances, (labels, averages, bins − 1).
         guess: which u a record looks like.
         plan: the chances.
     """
@@ -71,19 +71,19 @@ def fit_prototypes(
         count: how many averages a label has.
         bins: the number of bins of distances.
         size: what a record's change is divided by.
-        seed: of the clustering.
+        seed: for the clustering.
     """
     values, labels = int(u.max()) + 1, int(y.max()) + 1
     centres = np.stack([_averages(x[y == label], count, seed) for label in range(labels)])
     edges = np.full((labels, count, bins - 1), np.inf)
-    nearest, far = _nearest(x, y, centres)
+    nearest, nearest_distance = _nearest(x, y, centres)
     for label in range(labels):
         for average in range(count):
-            distances = far[(y == label) & (nearest == average)]
+            distances = nearest_distance[(y == label) & (nearest == average)]
             if len(distances):
                 edges[label, average] = np.quantile(distances, np.linspace(0, 1, bins + 1)[1:-1])
-    guess, looks = _guess(x, u, seed)
-    cell, apart = _cells(x, y, looks, centres, edges)
+    guess, looks_like = _guess(x, u, seed)
+    cell, distances_to_averages = _cells(x, y, looks_like, centres, edges)
     cells = count * bins * values
     shares = np.zeros((values, labels, cells))
     np.add.at(shares, (u, y, cell), 1.0)
@@ -92,7 +92,7 @@ def fit_prototypes(
     cost[:, np.arange(cells), np.arange(cells)] = 0.0
     for average in range(count):
         total = np.zeros((labels, cells))
-        np.add.at(total, (y, cell), apart[:, average] / size)
+        np.add.at(total, (y, cell), distances_to_averages[:, average] / size)
         cost[:, :, cells + average] = np.where(counts > 0, total / np.maximum(counts, 1), np.inf)
     revealing = np.arange(cells + count) < cells  # a record that is shown as it is
     shares /= shares.sum(axis=(1, 2), keepdims=True)
@@ -102,40 +102,40 @@ def fit_prototypes(
 def _averages(x: FloatArray, count: int, seed: int) -> FloatArray:
     """Return averages of clusters of records."""
     if len(x) < count:
-        raise InputError(f"mingle: a label has only {len(x)} training people; ask for fewer averages than {count}")
+        raise InputError(f"mingle: a label has only {len(x)} training people; choose fewer averages than {count}")
     if count == 1:
         return np.asarray(x.mean(axis=0, keepdims=True))
     rng = np.random.default_rng(seed)
-    some = x[np.sort(rng.choice(len(x), min(len(x), _PEOPLE), replace=False))]
+    sample = x[np.sort(rng.choice(len(x), min(len(x), _PEOPLE), replace=False))]
     with threadpool_limits(1):
-        centres = KMeans(count, n_init=1, random_state=seed % 2**32).fit(some).cluster_centers_
+        centres = KMeans(count, n_init=1, random_state=seed % 2**32).fit(sample).cluster_centers_
     return np.asarray(centres, dtype=np.float64)
 
 
 def _nearest(x: FloatArray, y: IntArray, centres: FloatArray) -> tuple[IntArray, FloatArray]:
     """Return each record's nearest average of its label, and its distance."""
-    apart = _distances(x, y, centres)
-    nearest = apart.argmin(axis=1)
-    return nearest, apart[np.arange(len(x)), nearest]
+    distances = _distances(x, y, centres)
+    nearest = distances.argmin(axis=1)
+    return nearest, distances[np.arange(len(x)), nearest]
 
 
 def _distances(x: FloatArray, y: IntArray, centres: FloatArray) -> FloatArray:
     if y.max(initial=0) >= len(centres) or y.min(initial=0) < 0:
-        raise InputError("mingle: a label that no training person had")
+        raise InputError("mingle: a record has a label that no training person had")
     distances = [np.linalg.norm(x - centres[y, average], axis=1) for average in range(centres.shape[1])]
     return np.stack(distances, axis=1)
 
 
 def _cells(
-    x: FloatArray, y: IntArray, looks: IntArray, centres: FloatArray, edges: FloatArray
+    x: FloatArray, y: IntArray, looks_like: IntArray, centres: FloatArray, edges: FloatArray
 ) -> tuple[IntArray, FloatArray]:
     """Return each record's cell, and its distances to all averages of its label."""
-    apart = _distances(x, y, centres)
-    nearest = apart.argmin(axis=1)
-    far = apart[np.arange(len(x)), nearest]
-    bin_index = (far[:, None] > edges[y, nearest]).sum(axis=1)
-    cells: IntArray = (looks * centres.shape[1] + nearest) * (edges.shape[2] + 1) + bin_index
-    return cells, apart
+    distances = _distances(x, y, centres)
+    nearest = distances.argmin(axis=1)
+    nearest_distance = distances[np.arange(len(x)), nearest]
+    bin_index = (nearest_distance[:, None] > edges[y, nearest]).sum(axis=1)
+    cells: IntArray = (looks_like * centres.shape[1] + nearest) * (edges.shape[2] + 1) + bin_index
+    return cells, distances
 
 
 def _guess(x: FloatArray, u: IntArray, seed: int) -> tuple[Pipeline, IntArray]:
@@ -153,5 +153,5 @@ def _guess(x: FloatArray, u: IntArray, seed: int) -> tuple[Pipeline, IntArray]:
         ]
     )
     with threadpool_limits(1):
-        crossed = cross_val_predict(model, x, u, cv=StratifiedKFold(folds, shuffle=True, random_state=seed % 2**32))
-        return model.fit(x, u), np.asarray(crossed, dtype=np.int64)
+        out_of_fold = cross_val_predict(model, x, u, cv=StratifiedKFold(folds, shuffle=True, random_state=seed % 2**32))
+        return model.fit(x, u), np.asarray(out_of_fold, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Mingle: change some records, chosen so that u becomes hard to guess at the least change, by a map that ignores u."""
+"""Mingle: change as little as possible of some records, by a map that ignores u, so that u becomes hard to guess."""
 
 from __future__ import annotations
 
@@ -22,36 +22,37 @@ from fedveil.shields.shield import Shield
 _TOGETHER = 2
 _ALONE = 2
 _DISTANCES = 5
-_LEFT = 0.02
-"""A share of the budget that is not worth another step."""
+_NEGLIGIBLE = 0.02
+"""If no more than this share of the budget is left, no further step is fitted."""
 
 
 class Mingle(Shield):
-    """Show x′ drawn from K(· | x, y), the same K for every u, which hides most of u for a given mean change of records.
+    """Show x′ drawn from K(· | x, y), the same K for every u, chosen to hide most of u for a given mean change.
 
     A network's gradient at one record is a function of (x′, y), so by data processing no update, of one round or of
     many, reveals more about u than (x′, y) does, whatever the network. Noise of the same norm on updates is spread over
     all coordinates, and an attacker who knows their structure averages it out.
-    Tables: groups V of columns, starting with those that reveal most about u, take other values by the chances
-    K(v′ | v, bin, y) that minimise how often the best guess of u from (v′, bin, y) is right within the budget, a linear
-    programme (`fedveil.shields.mingle.plan`); bins are of what the rest of the record and y reveal about u. For images,
-    and on request for tables with what is left of the budget, some people show an average record of their label,
-    starting with those whom it changes least. Symbols: K the chances, U the attribute's number of values.
+    Tables: groups V of columns, starting with those that reveal most about u, take other values by the chances K(v′ |
+    v, bin, y) that minimise, within the budget, how often the best guess of u from (v′, bin, y) is right: a linear
+    programme (`fedveil.shields.mingle.plan`). Bins hold records whose rest, with y, reveals equally much about u. For
+    images, and on request for tables if budget is left, some people show an average record of their label, starting
+    with those whom it changes least.
+    Symbols: K the chances, U the attribute's number of values.
     Guarantee: none on the distribution; `steps_` and `prototypes_` hold what the plans predict on training people. The
-    prediction for averages counts everybody who stays as known, so it holds against every observer up to the error of
-    the counts. The label y is not hidden, nor what it reveals about u. It fails closed: a record without its label, or
-    with a label that no training person had, is not used.
+    prediction for averages counts the u of everybody who stays as known, so it holds against every observer up to the
+    error of the counts. The label y is not hidden, nor what it reveals about u. It fails closed: a record without its
+    label, or with a label that no training person had, is not used.
 
     Attributes:
         attribute: the sensitive attribute to hide.
         budget: the mean of ‖x′ − x‖ / √(‖x‖² + 1), the relative change of a first layer's gradient at equal slopes;
             what it does to whole updates has to be measured (`fedveil_papers.recup.laboratory.at_norm` finds the budget
             for a norm).
-        columns: for tables, groups of columns in the order in which they are moved; default: the two that reveal most
-            about u together, then the next two one by one.
-        averages: how many average records a label has; 0: nobody shows one. Default: 1 for images and 0 for tables,
-            whose steps hide more for less.
-        bins: the number of bins of what the rest of a record reveals.
+        columns: for tables, groups of columns in the order in which they are moved; by default, the two that reveal
+            most about u together, then the next two one by one.
+        averages: how many average records a label has; with 0, nobody shows one. By default 1 for images and 0 for
+            tables, whose steps hide more for less change.
+        bins: the number of bins for what the rest of a record reveals.
         steps_: once prepared, the fitted steps of a table.
         prototypes_: once prepared, the averages, if there are any.
         spent_: once prepared, the mean change of training people.
@@ -107,14 +108,14 @@ class Mingle(Shield):
             shown = step.move(shown, y, generator)
             steps.append(step)
             spent = max(spent + step.plan.spent, _change(true, shown, size))  # training people may change less
-            if spent > (1 - _LEFT) * self.budget:
+            if spent > (1 - _NEGLIGIBLE) * self.budget:
                 break
         fitted.steps_, fitted.prototypes_ = tuple(steps), None
         averages = int(train.x.ndim != 2) if self.averages is None else self.averages
-        if averages and spent < (1 - _LEFT) * self.budget:
+        if averages and spent < (1 - _NEGLIGIBLE) * self.budget:
             step_seed = child_seed(seed, "mingle", "averages")
-            left = self.budget - spent
-            fitted.prototypes_ = fit_prototypes(shown, y, u, left, averages, _DISTANCES, size, step_seed)
+            remaining = self.budget - spent
+            fitted.prototypes_ = fit_prototypes(shown, y, u, remaining, averages, _DISTANCES, size, step_seed)
             spent = _change(true, fitted.prototypes_.move(shown, y, generator), size)
         fitted.spent_ = spent
         return fitted

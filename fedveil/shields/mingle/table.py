@@ -1,4 +1,4 @@
-"""Tables: the columns that reveal most take another person's values, where that hides most for the least change."""
+"""Tables: the columns that reveal most take another person's values where that hides most for the least change."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fedveil.core.errors import InputError
 from fedveil.shields.mingle.plan import Plan, plan
 
 _QUANTILES = 10
-"""Most cells into which a number is rounded."""
+"""The most cells that a number is rounded to."""
 _RARE = 30
-"""Joint values that fewer people have are no cell of their own."""
+"""Joint values that fewer people than this have do not get their own cell."""
 _DONORS = 500
-"""Most training people whose values are kept for each cell."""
+"""The most training people whose values are kept for each cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Step:
 
     Strata are the label and, in bins, what W and the label reveal about u; cells are V's joint values, with numbers
     rounded to tenths of their distribution. A record that is moved takes the values of a training person in the new
-    cell, drawn at random, so that no observer can see who was moved. The last output is "not said", all zeros.
+    cell, drawn at random, so that no observer can see who was moved. The last output is "not stated", all zeros.
 
     Attributes:
         names: the columns V.
@@ -38,7 +38,7 @@ class Step:
         donors: the training people's values of each cell, and the zeros.
         guess: a model of u given W and the label.
         prior: the shares of the values of u.
-        edges: of the bins, (labels, values, bins − 1).
+        edges: the edges of the bins, (labels, values, bins − 1).
         labels: the number of labels.
         plan: the chances.
     """
@@ -82,23 +82,23 @@ def fit_step(
     """Fit one step on training people.
 
     Args:
-        x: records, as the steps before have left them.
+        x: records, as earlier steps left them.
         y: labels; all 0 if there is no task.
         u: codes of the attribute, 0 to U − 1.
         names: the table's column of each feature.
         columns: the group V.
         budget: mean of ‖x′ − x‖ / size.
-        bins: the number of bins of what the rest reveals.
+        bins: the number of bins for what the rest reveals.
         size: what a record's change is divided by.
-        seed: of the guesses at u.
+        seed: for the guesses at u.
     """
     moved = np.flatnonzero(np.isin(names, columns))
     rest = np.delete(x, moved, axis=1)
     values, labels = int(u.max()) + 1, int(y.max()) + 1
     prior = np.bincount(u, minlength=values) / len(u)
-    guess, crossed = _guess(rest, y, u, seed)
-    edges = _edges(crossed, prior, y, labels, bins)
-    stratum = _strata(crossed, prior, y, edges)
+    guess, out_of_fold = _guess(rest, y, u, seed)
+    edges = _edges(out_of_fold, prior, y, labels, bins)
+    stratum = _strata(out_of_fold, prior, y, edges)
     centres = _centres(x[:, moved], [name for name in names if name in columns])
     cell = _cells(x[:, moved], centres)
     donors = [x[np.ix_(np.flatnonzero(cell == index)[:_DONORS], moved)] for index in range(len(centres))]
@@ -109,7 +109,7 @@ def fit_step(
     people = shares.sum(axis=0) / len(u)
     shares /= shares.sum(axis=(1, 2), keepdims=True)
     weight = np.bincount(stratum, 1 / size, strata) / np.maximum(np.bincount(stratum, minlength=strata), 1)
-    cost = weight[:, None, None] * _apart(donors)
+    cost = weight[:, None, None] * _root_mean_square_distances(donors)
     chances = plan(shares, people, cost, np.zeros(len(donors), bool), budget)
     return Step(tuple(columns), moved, centres, tuple(donors), guess, prior, edges, labels, chances)
 
@@ -125,8 +125,8 @@ def _guess(rest: FloatArray, y: IntArray, u: IntArray, seed: int) -> tuple[HistG
     inputs = np.column_stack([rest, y])
     with threadpool_limits(1, user_api="openmp"):
         parts = StratifiedKFold(folds, shuffle=True, random_state=seed % 2**32)
-        crossed = cross_val_predict(model, inputs, u, cv=parts, method="predict_proba")
-        return model.fit(inputs, u), crossed
+        out_of_fold = cross_val_predict(model, inputs, u, cv=parts, method="predict_proba")
+        return model.fit(inputs, u), out_of_fold
 
 
 def _posterior(model: HistGradientBoostingClassifier, rest: FloatArray, y: IntArray) -> FloatArray:
@@ -143,7 +143,7 @@ def _lift(posterior: FloatArray, prior: FloatArray) -> tuple[IntArray, FloatArra
 
 
 def _edges(posterior: FloatArray, prior: FloatArray, y: IntArray, labels: int, bins: int) -> FloatArray:
-    """Return (labels, values, bins' edges): quantiles of the lift among people of a label and a likeliest value."""
+    """Return (labels, values, bins' edges): quantiles of the lift among people with one label and likeliest value."""
     best, lift = _lift(posterior, prior)
     each = max(1, bins // len(prior))
     edges = np.full((labels, len(prior), each - 1), np.inf)
@@ -158,7 +158,7 @@ def _edges(posterior: FloatArray, prior: FloatArray, y: IntArray, labels: int, b
 def _strata(posterior: FloatArray, prior: FloatArray, y: IntArray, edges: FloatArray) -> IntArray:
     best, lift = _lift(posterior, prior)
     if y.max(initial=0) >= len(edges):
-        raise InputError("mingle: a label that no training person had")
+        raise InputError("mingle: a record has a label that no training person had")
     bin_index = (lift[:, None] > edges[y, best]).sum(axis=1)
     strata: IntArray = (y * edges.shape[1] + best) * (edges.shape[2] + 1) + bin_index
     return strata
@@ -181,7 +181,7 @@ def _centres(values: FloatArray, names: Sequence[str]) -> FloatArray:
     return np.asarray(distinct[counts >= min(_RARE, counts.max())], dtype=np.float64)
 
 
-def _apart(donors: Sequence[FloatArray]) -> FloatArray:
+def _root_mean_square_distances(donors: Sequence[FloatArray]) -> FloatArray:
     """Return √E‖a − b‖² for a person a of a cell and a donor b of an output; 0 if a stays."""
     means = np.stack([values.mean(axis=0) for values in donors])
     spread = np.array([values.var(axis=0).sum() for values in donors])

@@ -6,7 +6,7 @@
 | `fgsm` | its steps: fast gradient signs through the members of a zoo |
 | `pools` | the same steps for max-pooled magnitudes, where only few entries of an update can move |
 | `zoo` | `Zoo`, models that read one attribute from an update, and its file |
-| `members` | a zoo's members: widths, depths, few bits |
+| `members` | a zoo's members: their widths and depths, and storage in few bits |
 | `seen` | how far a model has moved since a zoo was fitted |
 | `fitting` | fits a zoo on updates or gradients |
 

@@ -1,8 +1,8 @@
 """Fast gradient sign steps through a zoo: RecUP-FL's meta-train and meta-test, and the four forms it compares with.
 
-A `Point` is many updates that move: their features, and how slopes of features become steps of updates. `DirectPoint`
-works by autograd through any features; `PooledPoint` (see `pools`) makes the same steps for max-pooled magnitudes, and
-is much faster.
+A `Point` is a batch of updates that move: it has their features, and turns slopes of features into steps of updates.
+`DirectPoint` works by autograd through any features; `PooledPoint` (see `pools`) makes the same steps for max-pooled
+magnitudes, and is much faster.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Slopes = Callable[[int, Tensor], Tensor]
 class Step:
     """Numbers to add to updates: (n, d) to all entries, or (n, f) to one entry of each pool.
 
-    `entries` says to which entry of each pool; None: to all entries.
+    `entries` says to which entry of each pool; None means to all entries.
     """
 
     amounts: Tensor
@@ -118,7 +118,7 @@ class DirectPoint:
 
 
 def reach(variant: str, iterations: int) -> int:
-    """Return how many steps ε can add up in one number's change.
+    """Return how many steps of size ε can add up in the change of one number.
 
     >>> reach("meta", 10), reach("iterative", 10)
     (10, 1)
@@ -139,7 +139,7 @@ def depth(variant: str, iterations: int, models: int) -> int:
 def draw_models(zoo: Zoo, variant: str, iterations: int, models: int, seed: int, number: int) -> list[list[int]]:
     """Draw the members for every iteration of round `number`, without replacement within an iteration.
 
-    All devices share the draw, so that they are one batch: no secret depends on it.
+    All devices share the draw, so that they can be one batch; no secret depends on it.
     """
     random = numpy_generator(seed, "models of the zoo", zoo.attribute, number)
     count = 1 if variant == "one-step" else min(models, len(zoo))
@@ -154,14 +154,14 @@ def climb(
     variant: str,
     going_on: Callable[[Tensor], Tensor] | None = None,
 ) -> None:
-    """Move updates to where the zoo's loss is larger.
+    """Move updates to points where the zoo's loss is larger.
 
     Args:
         now: the updates, which move.
         slopes: the direction in which each member's loss grows.
         drawn: the members of every iteration.
         size: ε of each row, (n, 1).
-        variant: which form.
+        variant: which form of the steps.
         going_on: given the features before each iteration, returns which rows, (n,), go on; the others stop for good.
     """
     for members in drawn:
@@ -171,15 +171,15 @@ def climb(
                 return
         small = size / len(members)
         if variant == "meta":
-            here = now.mark()
+            start = now.mark()
             for member in members[:-1]:
                 now.add(now.gradient(slopes(member, now.features())).signs(small))
             last = now.gradient(slopes(members[-1], now.features()))
-            now.go_back(here)
+            now.go_back(start)
             now.add(last.signs(size))  # only the meta-test's step is kept
         elif variant == "average":
-            here = now.features()
-            for step in [now.gradient(slopes(member, here)).signs(small) for member in members]:
+            start = now.features()
+            for step in [now.gradient(slopes(member, start)).signs(small) for member in members]:
                 now.add(step)  # all from the same point
         elif variant == "momentum":
             velocity: Tensor | None = None
@@ -200,7 +200,7 @@ def _normalised(step: Step) -> Step:
 def slopes_of(zoo: Zoo, codes: Tensor) -> Slopes:
     """Return the direction in which each member's cross-entropy of these values grows, up to a positive factor per row.
 
-    The gradient of −log p_u in the logits is (1 − p_u)·(w − e_u), with w the other values' shares among themselves. The
+    The gradient of −log p_u in the logits is (1 − p_u)·(w − e_u), with w the softmax over the other values alone. The
     factor 1 − p_u, which rounds to 0 for a confident member, is left out: signs and normalised slopes stay the same.
     """
 
@@ -239,6 +239,6 @@ def _towards_others(logits: Tensor, codes: Tensor) -> Tensor:
 
 
 def fooled(zoo: Zoo, inputs: Tensor, codes: Tensor) -> Tensor:
-    """Return the share of members that guess another value than the true one, (n,), from features (n, f)."""
+    """Return the share of members that guess a wrong value, (n,), from features (n, f)."""
     wrong = [zoo.logits(member, inputs).argmax(dim=1) != codes for member in range(len(zoo))]
     return torch.stack(wrong).double().mean(dim=0)

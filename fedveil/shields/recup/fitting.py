@@ -28,10 +28,10 @@ _EPOCH = 320
 """With fewer updates than this an epoch has fewer than 20 steps, and members take more epochs."""
 
 _AT_ONCE = 256
-"""Updates whose features are computed at a time: an update may hold millions of numbers."""
+"""How many updates' features are computed at a time: an update may hold millions of numbers."""
 
 _FAINT = 1e-3
-"""A feature's scale is at least this share of the median scale, so that a dead unit's faint trace is not magnified."""
+"""A feature's scale is at least this share of the median scale, so that traces of dead units are not magnified."""
 
 Validation = float | tuple[Tensor, IntArray] | tuple[Tensor, IntArray, IntArray]
 """The share to hold out, or other updates with their codes (and senders)."""
@@ -42,11 +42,12 @@ class Fitting:
     """How members learn: each on a random share of the updates, until validation stalls.
 
     Attributes:
-        share: of the training updates that each member sees; members differ by it, by their width and by their start.
+        share: the share of the training updates that each member sees; members differ in which updates they see, in
+            their width and in their start.
         directions: the first layer learns on this many leading principal directions of the standardised features, if
             there are more features than that. Gradients of the first layer lie in the span of the data anyway; leaving
             out its faintest directions makes 5,792 features affordable. The stored layer reads the features themselves.
-        most_epochs, patience, batch, learning_rate: of Adam.
+        most_epochs, patience, batch, learning_rate: how Adam trains each member.
     """
 
     share: float = 0.7
@@ -87,9 +88,9 @@ def fit_zoo(
         attribute: its name.
         segments: the layout of the updates.
         how: which features members read.
-        widths: one for each member; default: 20 spread over 128–2048.
-        depth: fully connected layers of each, 2 to 5.
-        seed: of the split, the members' shares and their starts.
+        widths: one for each member; by default 20, spread over 128–2048.
+        depth: how many fully connected layers each has, 2 to 5.
+        seed: for the split, the members' shares and their starts.
         validation: the share held out to stop on and to score by, or (updates, codes[, groups]) to use for it.
         groups: (n,) senders; all updates of one sender are held out together.
         started_from: by round, the weights that the updates started from, so that staleness can be computed.
@@ -98,9 +99,9 @@ def fit_zoo(
     """
     fitting = fitting or Fitting()
     reading = _Reading(attribute, tuple(map(str, values)), tuple(segments), how, precomputed)
-    train, held = reading.parts(updates, codes, groups, validation, seed)
+    train, held_out = reading.parts(updates, codes, groups, validation, seed)
     classes = len(reading.values)
-    prior = np.bincount(np.concatenate([train.codes, held.codes]), minlength=classes).astype(np.float64)
+    prior = np.bincount(np.concatenate([train.codes, held_out.codes]), minlength=classes).astype(np.float64)
     varies, mean, scale = _columns_that_vary(train.x)
     sizes = tuple(hidden_sizes(width, depth) for width in (spread_widths() if widths is None else widths))
     if not sizes:
@@ -117,7 +118,7 @@ def fit_zoo(
         sizes=sizes,
         seen=seen_rounds(started_from or {}, segments),
     )
-    x, x_held = zoo.standardised(train.x), zoo.standardised(held.x)
+    x, x_held = zoo.standardised(train.x), zoo.standardised(held_out.x)
     basis = _leading_directions(x, varies, fitting.directions, seed)
     x, x_held = (x, x_held) if basis is None else (x @ basis, x_held @ basis)
     members = []
@@ -127,11 +128,11 @@ def fit_zoo(
         _without_constants(member, varies)
         if basis is not None:
             _rotate(member, basis)
-        member = _learned(member, (x, train.codes), (x_held, held.codes), classes, fitting, generator)
+        member = _learned(member, (x, train.codes), (x_held, held_out.codes), classes, fitting, generator)
         if basis is not None:
             _rotate(member, basis.T)
         members.append(frozen(member))
-    return _with_facts(replace(zoo, members=tuple(members)), train, held, seed, fitting)
+    return _with_facts(replace(zoo, members=tuple(members)), train, held_out, seed, fitting)
 
 
 def refit(
@@ -154,9 +155,9 @@ def refit(
     """
     fitting = fitting or Fitting()
     if zoo.bits != 32:
-        raise InputError(f"zoo: its members are in {zoo.bits} bits and cannot learn; refit the zoo that was fitted")
+        raise InputError(f"zoo: its members are in {zoo.bits} bits and cannot learn; refit the original zoo")
     if fresh:
-        again = fit_zoo(
+        refitted = fit_zoo(
             updates,
             codes,
             zoo.values,
@@ -171,18 +172,18 @@ def refit(
             precomputed=precomputed,
             fitting=fitting,
         )
-        return replace(again, seen=zoo.seen)
+        return replace(refitted, seen=zoo.seen)
     reading = _Reading(zoo.attribute, zoo.values, zoo.segments, zoo.features, precomputed)
-    train, held = reading.parts(updates, codes, groups, validation, seed)
-    x, x_held = zoo.standardised(train.x), zoo.standardised(held.x)
+    train, held_out = reading.parts(updates, codes, groups, validation, seed)
+    x, x_held = zoo.standardised(train.x), zoo.standardised(held_out.x)
     members = []
     for index, member in enumerate(zoo.members):
         generator = torch_generator(seed, "zoo again", index)
-        moving = mlp([len(zoo.mean), *zoo.sizes[index], len(zoo.values)], generator)
-        moving.load_state_dict(member.state_dict())
-        learned = _learned(moving, (x, train.codes), (x_held, held.codes), len(zoo.values), fitting, generator)
+        trainable = mlp([len(zoo.mean), *zoo.sizes[index], len(zoo.values)], generator)
+        trainable.load_state_dict(member.state_dict())
+        learned = _learned(trainable, (x, train.codes), (x_held, held_out.codes), len(zoo.values), fitting, generator)
         members.append(frozen(learned))
-    return _with_facts(replace(zoo, members=tuple(members)), train, held, seed, fitting)
+    return _with_facts(replace(zoo, members=tuple(members)), train, held_out, seed, fitting)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,18 +217,20 @@ class _Reading:
         labelled = self.labelled(updates, codes, groups)
         if isinstance(validation, tuple):
             held_groups = validation[2] if len(validation) == 3 else None
-            train, held = labelled, self.labelled(validation[0], validation[1], held_groups)
-            if held.x.shape[1:] != labelled.x.shape[1:]:
-                raise InputError(f"zoo: {labelled.x.shape[1]} features to learn from and {held.x.shape[1]} held out")
+            train, held_out = labelled, self.labelled(validation[0], validation[1], held_groups)
+            if held_out.x.shape[1:] != labelled.x.shape[1:]:
+                raise InputError(
+                    f"zoo: {labelled.x.shape[1]} features to learn from and {held_out.x.shape[1]} held out"
+                )
         else:
-            train, held = _split(labelled, validation, seed)
-        if len(np.unique(train.codes)) < 2 or len(np.unique(held.codes)) < 2:
+            train, held_out = _split(labelled, validation, seed)
+        if len(np.unique(train.codes)) < 2 or len(np.unique(held_out.codes)) < 2:
             raise InputError(
                 f"zoo: too few shadows: {len(train.codes)} updates to learn {self.attribute!r} from and "
-                f"{len(held.codes)} to validate on, and each part needs two values of it; use more shadows, or deal "
-                "records by the attribute"
+                f"{len(held_out.codes)} to validate on, and each part needs two values of it; use more shadows, or "
+                "deal records to devices by the attribute"
             )
-        return train, held
+        return train, held_out
 
     def labelled(self, updates: Tensor, codes: IntArray, groups: IntArray | None) -> _Labelled:
         """Compute features a few updates at a time, and leave out updates whose sender's value is unknown."""
@@ -235,14 +238,14 @@ class _Reading:
         if updates.ndim != 2 or codes.shape != (len(updates),) or (groups is not None and len(groups) != len(updates)):
             raise InputError(
                 f"zoo: updates of shape {tuple(updates.shape)} for {codes.size} codes; give one row, one code and, "
-                "where senders are named, one sender each"
+                "if senders are named, one sender each"
             )
         if len(codes) and not -1 <= int(codes.min()) <= int(codes.max()) < len(self.values):
-            raise InputError(f"zoo: codes must be −1 (unknown) to {len(self.values) - 1}, the values' places")
+            raise InputError(f"zoo: codes must be −1 (unknown) to {len(self.values) - 1}, the indices of the values")
         if self.precomputed:
             expected = features(torch.zeros(1, self.segments[-1].stop), self.segments, self.how).shape[1]
             if updates.shape[1] != expected:
-                raise InputError(f"zoo: {updates.shape[1]} features of each update, where {self.how!r} has {expected}")
+                raise InputError(f"zoo: {updates.shape[1]} features of each update, but {self.how!r} has {expected}")
         with torch.no_grad():
             x = torch.cat([self._features(part) for part in torch.split(updates.detach(), _AT_ONCE)])
         if not bool(torch.isfinite(x).all()):
@@ -268,7 +271,7 @@ def _columns_that_vary(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return which features vary, and the mean and the scale of each; the scale of one that never varies is 1."""
     mean = x.double().mean(dim=0)
     deviation = x.double().std(dim=0, correction=0)
-    varies = deviation > 1e-6 * mean.abs()  # rounding errors of a constant are no signal
+    varies = deviation > 1e-6 * mean.abs()  # rounding errors of a constant are not a signal
     scale = torch.ones_like(deviation)
     if bool(varies.any()):
         scale[varies] = deviation[varies].clamp_min(_FAINT * float(deviation[varies].median()))
@@ -278,7 +281,7 @@ def _columns_that_vary(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _leading_directions(x: Tensor, varies: Tensor, count: int, seed: int) -> Tensor | None:
     """Return (f, count) orthonormal directions in which standardised features vary most; None if f ≤ count.
 
-    By random projection with two power iterations (Halko, Martinsson and Tropp 2011).
+    They are computed by random projection with two power iterations (Halko, Martinsson and Tropp 2011).
     """
     count = min(count, len(x))
     if int(varies.sum()) <= count:
@@ -293,7 +296,7 @@ def _leading_directions(x: Tensor, varies: Tensor, count: int, seed: int) -> Ten
 def _learned(
     member: nn.Sequential,
     train: tuple[Tensor, IntArray],
-    held: tuple[Tensor, IntArray],
+    held_out: tuple[Tensor, IntArray],
     classes: int,
     fitting: Fitting,
     generator: torch.Generator,
@@ -301,14 +304,14 @@ def _learned(
     """Train on the member's share of the updates; the epoch with the lowest validation loss is kept."""
     count = max(2, round(fitting.share * len(train[1])))
     rows = torch.randperm(len(train[1]), generator=generator)[:count]
-    u, u_held = torch.from_numpy(train[1])[rows], torch.from_numpy(held[1])
+    u, u_held = torch.from_numpy(train[1])[rows], torch.from_numpy(held_out[1])
     shares = torch.bincount(u, minlength=classes).float().clamp_min(1)
     loss = nn.CrossEntropyLoss(weight=len(u) / (classes * shares))
     longer = max(1, round(_EPOCH / count))  # few updates make short epochs, so more of them are allowed
     recipe = Recipe(
         learning_rate=fitting.learning_rate, patience=longer * fitting.patience, batch=fitting.batch, fused=True
     )
-    descend(member, (train[0][rows], u), (held[0], u_held), loss, recipe, longer * fitting.most_epochs, generator)
+    descend(member, (train[0][rows], u), (held_out[0], u_held), loss, recipe, longer * fitting.most_epochs, generator)
     return member
 
 
@@ -321,36 +324,36 @@ def _without_constants(member: nn.Sequential, varies: Tensor) -> None:
 
 
 def _rotate(member: nn.Sequential, basis: Tensor) -> None:
-    """Let the first layer read x·B in place of x; by Bᵀ, x again."""
+    """Let the first layer read x·B instead of x; with Bᵀ, x again."""
     first = member[0]
     assert isinstance(first, nn.Linear)
     first.weight = nn.Parameter((first.weight.detach() @ basis).contiguous())
     first.in_features = basis.shape[1]
 
 
-def _with_facts(zoo: Zoo, train: _Labelled, held: _Labelled, seed: int, fitting: Fitting) -> Zoo:
+def _with_facts(zoo: Zoo, train: _Labelled, held_out: _Labelled, seed: int, fitting: Fitting) -> Zoo:
     """Score every member on the held-out updates, and record how the zoo was fitted."""
     classes = len(zoo.values)
-    units = counting_units(held.codes, classes, held.groups)
+    units = counting_units(held_out.codes, classes, held_out.groups)
     occurs = units > 0
     members = []
     for index in range(len(zoo.members)):
         with torch.no_grad():
-            guesses = zoo.logits(index, held.x).argmax(dim=1).numpy()
-        right = np.bincount(held.codes[guesses == held.codes], minlength=classes)
-        recalls = (right / np.maximum(np.bincount(held.codes, minlength=classes), 1))[occurs]
+            guesses = zoo.logits(index, held_out.x).argmax(dim=1).numpy()
+        right = np.bincount(held_out.codes[guesses == held_out.codes], minlength=classes)
+        recalls = (right / np.maximum(np.bincount(held_out.codes, minlength=classes), 1))[occurs]
         low, high = smoothed_interval(recalls, units[occurs], 0.95)
         point = float(recalls.mean())
         figure = {"estimate": point, "low": min(low, point), "high": max(high, point)}
-        members.append({"balanced_accuracy": figure, "accuracy": float(right.sum() / len(held.codes))})
-    counts = np.bincount(held.codes, minlength=classes)
+        members.append({"balanced_accuracy": figure, "accuracy": float(right.sum() / len(held_out.codes))})
+    counts = np.bincount(held_out.codes, minlength=classes)
     facts = {
         "version": __version__,
         "seed": seed,
         "fitting": asdict(fitting),
         "updates": len(train.codes),
         "validation": {
-            "updates": len(held.codes),
+            "updates": len(held_out.codes),
             "senders": int(units.sum()),
             "majority": float(counts.max() / counts.sum()),
             "even": 1 / int(occurs.sum()),

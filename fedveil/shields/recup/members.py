@@ -87,7 +87,7 @@ def quantised_member(member: nn.Sequential, bits: int) -> nn.Sequential:
 
 
 def member_of(tensors: Sequence[dict[str, Tensor]]) -> nn.Sequential:
-    """Assemble a member from its layers' tensors; a layer with scales is a rounded one."""
+    """Assemble a member from its layers' tensors; a layer with scales is rounded."""
     layers: list[nn.Module] = []
     for named in tensors:
         if "scale" in named:
@@ -110,10 +110,10 @@ def tensors_of(member: nn.Sequential) -> list[dict[str, Tensor]]:
 
 
 def check_member(tensors: Sequence[dict[str, Tensor]], inputs: int, hidden: Sequence[int], classes: int) -> None:
-    """Refuse tensors that are no member of these sizes; the caller adds where they come from."""
+    """Refuse tensors that do not form a member of these sizes; the caller adds where they come from."""
     sizes = [inputs, *hidden, classes]
     if len(tensors) != len(sizes) - 1:
-        raise InputError(f"a member has {len(tensors)} layers in place of {len(sizes) - 1}")
+        raise InputError(f"a member has {len(tensors)} layers instead of {len(sizes) - 1}")
     for named, (fan_in, fan_out) in zip(tensors, pairwise(sizes), strict=True):
         shapes = {name: tuple(tensor.shape) for name, tensor in named.items()}
         expected = {"weight": (fan_out, fan_in), "bias": (fan_out,)}
@@ -127,5 +127,5 @@ def check_member(tensors: Sequence[dict[str, Tensor]], inputs: int, hidden: Sequ
 
 def frozen(member: nn.Sequential) -> nn.Sequential:
     """Return a member that no longer learns: gradients flow through it to the update, and to nothing else."""
-    member.zero_grad(set_to_none=True)  # the gradients that training left are as large as the member
+    member.zero_grad(set_to_none=True)  # gradients that remain from training are as large as the member
     return member.requires_grad_(False).eval()

@@ -22,7 +22,7 @@ _NUMBERS = 2**22
 """How many numbers are sorted at a time."""
 
 _MANY = 64
-"""In pools of at least this many members it pays to look for members that are 0 in all pools."""
+"""In pools of at least this many members it saves time to look for members that are 0 in all pools."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ class Entries:
     """The k largest entries of each pool, largest first, of n updates with f pools.
 
     Attributes:
-        values: (n, f, k); 0 where a pool has fewer than k entries.
-        members: (n, f, k) which member of its pool each is.
-        pools: of the updates' tensors.
+        values: (n, f, k); 0 if a pool has fewer than k entries.
+        members: (n, f, k), the number of each entry within its pool.
+        pools: the pools of the updates' tensors.
     """
 
     values: Tensor
@@ -92,9 +92,9 @@ class Entries:
     pools: tuple[Pooled, ...]
 
     def standing(self, flat: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rows and columns of the updates in which entries stand, from flat indices into `values`."""
-        count, kept = self.values.shape[1:]
-        pool = flat // kept % count
+        """Return the rows and columns of entries in the updates, from flat indices into `values`."""
+        count, depth = self.values.shape[1:]
+        pool = flat // depth % count
         sizes = torch.tensor([pooled.pools for pooled in self.pools])
         first = torch.cat([pooled.first() for pooled in self.pools]).to(flat.device)
         window, jump = (
@@ -106,11 +106,11 @@ class Entries:
         )
         member = self.members.view(-1)[flat].long()
         columns = first[pool] + member // window[pool] * jump[pool] + member % window[pool]
-        return flat // (kept * count), columns
+        return flat // (depth * count), columns
 
 
 def entries_of(updates: Tensor, segments: Sequence[Segment], depth: int) -> Entries:
-    """Return the entries that can become the largest of their pool while at most `depth` − 1 of it are changed."""
+    """Return the entries that can become the largest of their pool while at most `depth` − 1 entries change."""
     checked(updates, segments)
     pools = pools_of(tuple(segments))
     depth = min(depth, max(pooled.members for pooled in pools))
@@ -119,7 +119,7 @@ def entries_of(updates: Tensor, segments: Sequence[Segment], depth: int) -> Entr
     members = torch.zeros(len(updates), total, depth, dtype=torch.int32, device=updates.device)
     start = 0
     for pooled in pools:
-        kept = min(depth, pooled.members)
+        count = min(depth, pooled.members)
         columns = slice(start, start + pooled.pools)
         at_once = max(1, _NUMBERS // max(1, pooled.members * pooled.pools))
         for first in range(0, len(updates), at_once):
@@ -132,9 +132,9 @@ def entries_of(updates: Tensor, segments: Sequence[Segment], depth: int) -> Entr
                 for row, entries in enumerate(part, start=first):
                     _among_live(entries, values[row, columns], members[row, columns])
                 continue
-            chosen = part.abs().topk(kept, dim=1).indices
-            values[rows, columns, :kept] = part.gather(1, chosen).transpose(1, 2)
-            members[rows, columns, :kept] = chosen.transpose(1, 2)
+            chosen = part.abs().topk(count, dim=1).indices
+            values[rows, columns, :count] = part.gather(1, chosen).transpose(1, 2)
+            members[rows, columns, :count] = chosen.transpose(1, 2)
         start += pooled.pools
     return Entries(values, members, pools)
 
@@ -159,8 +159,8 @@ def _among_live(entries: Tensor, values: Tensor, members: Tensor) -> None:
 class PooledPoint:
     """Each pool's candidates, (pools, k): `top` says which of them is currently the largest, and `value` its number.
 
-    `rest` is the size of the largest candidate beside the top. While the top stays above it, a step touches one number
-    of a pool; only pools whose top has fallen below it, or in which another entry moved, are searched again.
+    `rest` is the size of the largest candidate other than the top. While the top stays above it, a step touches one
+    number of a pool; only pools whose top has fallen below it, or in which another entry moved, are searched again.
     """
 
     def __init__(self, entries: Entries) -> None:
@@ -192,7 +192,7 @@ class PooledPoint:
         return amounts.view(len(step.amounts), -1)
 
     def add(self, step: Step) -> None:
-        """Move: at once if only the tops move and remain on top."""
+        """Move by a step; this is quick if only the tops move and remain on top."""
         assert step.entries is not None
         amounts = step.amounts.reshape(-1)
         if step.entries is self.top:
@@ -215,7 +215,7 @@ class PooledPoint:
         self._search(every)
 
     def _add_to(self, pools: Tensor, candidates: Tensor, amounts: Tensor) -> None:
-        """Add to candidates, and remember their former numbers."""
+        """Add to candidates, and remember their old numbers."""
         flat = pools * self.values.shape[1] + candidates
         self._put(flat, self.values.view(-1).index_select(0, flat) + amounts)
 
@@ -232,7 +232,7 @@ class PooledPoint:
         self._put(first + self.top.index_select(0, pools), self.value.index_select(0, pools))
         best, size, rest = _two_largest(self.values.index_select(0, pools))
         value = torch.copysign(size, self.values.view(-1).index_select(0, first + best))
-        self.top = self.top.scatter(0, pools, best)  # not in place: steps and marks refer to the former tops
+        self.top = self.top.scatter(0, pools, best)  # not in place: steps and marks refer to the old tops
         self.value = self.value.scatter(0, pools, value)
         self.rest = self.rest.scatter(0, pools, rest)
 
@@ -241,14 +241,14 @@ class PooledPoint:
         return self.top, self.value, self.rest, len(self.undo)
 
     def go_back(self, mark: tuple[Tensor, Tensor, Tensor, int]) -> None:
-        """Undo what was written since."""
+        """Undo what was written since the mark."""
         self.top, self.value, self.rest, count = mark
         while len(self.undo) > count:
             flat, before = self.undo.pop()
             self.values.view(-1).scatter_(0, flat, before)
 
     def write(self, rows: Tensor, share: Tensor, bound: Tensor) -> None:
-        """Write the candidates' changes to where they stand in the updates."""
+        """Write the candidates' changes to their positions in the updates."""
         self.values.scatter_(1, self.top[:, None], self.value[:, None])
         start = self.entries.values.flatten(0, 1)
         changed = (self.values != start).view(-1).nonzero()[:, 0]
@@ -259,9 +259,9 @@ class PooledPoint:
 
 
 def _two_largest(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return which entry of each row is the largest in magnitude, how large it is, and how large the next one.
+    """Return which entry of each row is the largest in magnitude, how large it is, and how large the next one is.
 
-    By running maxima over the few columns: torch's reductions over rows as short as these take ten times as long.
+    It takes running maxima over the few columns: torch's reductions over rows as short as these take ten times as long.
     """
     columns = rows.abs().T.contiguous()
     size, rest = columns[0].clone(), torch.zeros_like(columns[0])

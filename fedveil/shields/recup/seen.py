@@ -1,4 +1,4 @@
-"""The weights that a zoo's updates started from, in a short form that still says how far a model has moved since.
+"""The weights that a zoo's updates started from, in a short form that still shows how far a model has moved since.
 
 For each round a digest, the norm and a sketch of 256 numbers are kept, 2 kB whatever the model's size; the weights
 themselves would take as much as the model for every round. The sketch S (Charikar, Chen and Farach-Colton 2002) adds
@@ -21,7 +21,7 @@ from fedveil.core.randomness import torch_generator
 from fedveil.updates.segments import Segment, checked
 
 SUMS = 256
-"""The numbers in a sketch."""
+"""How many numbers a sketch has."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ _NUMBERS = 2**23
 """How many candidate entries of pools are held at once."""
 
 _ROUNDS = 8
-"""For how many rounds the start weights are kept; the oldest are dropped first."""
+"""How many rounds' start weights are kept; the oldest are dropped first."""
 
 
 class PublishesWhatItHides(UserWarning):
@@ -50,17 +50,17 @@ class RecUP(Shield):
     Sends ∇w + Σ_m γ_m·(∇w^{P,m} − ∇w). For each attribute m, Q members of its zoo are drawn P times; FGSM steps ε/Q
     against the first Q − 1 lead to a point from which one step ε against the last is taken, and only that step is kept.
     Symbols: ∇w an update (a gradient, or a difference of weights after several steps); ε the step; P iterations; Q
-    models; γ_m the level of attribute m, in [0, 1], together at most 1. Cui et al. (2023), RecUP-FL, Algorithm 1,
-    corrected: the sum over m stands behind the loop over p, and differences are summed.
+    models; γ_m the level of attribute m, in [0, 1]; levels sum to at most 1. Cui et al. (2023), RecUP-FL, Algorithm 1,
+    corrected: the sum over m comes after the loop over p, and differences are summed.
     Guarantee: only |sent − ∇w|_∞ ≤ P·ε (in the other variants ε), and ≤ `budget` if that is given.
     **Publishes what it hides**: the change is computed from the true value, so an attacker who has seen defended
-    updates reads the value from the change. On Adult's sex at 30% of the norm: clean updates .84; defended ones .31 by
-    the paper's attackers, who have seen none, and 1.00 by one who has (docs/results.md). It is kept as a reproduction;
-    making one warns.
+    updates reads the value from the change. On Adult's sex at 30% of the norm, attackers reach 0.84 on clean updates;
+    on defended ones, the paper's attackers, who have seen none, reach 0.31, and one who has seen some reaches 1.00
+    (docs/results.md). The shield is kept as a reproduction; creating one warns.
 
     Attributes:
         zoos: a zoo for each attribute, or its file.
-        levels: γ of each attribute; default: equal shares of 1. A device's policy has its own levels.
+        levels: the level γ of each attribute; by default, equal shares of 1. A device's policy has its own levels.
         epsilon: the step ε; or give budget.
         budget: the most that a number may move in total: ε = budget/P, or budget itself in the other variants.
         iterations: P, how often members are drawn.
@@ -68,7 +68,7 @@ class RecUP(Shield):
         variant: meta is the method above; one-step, average, iterative and momentum are compared with it (Appendix E).
         minimal: stop for a device once all members guess wrong (§3.2), or this share of them; judged for each attribute
             separately, before levels.
-        seed: of the draws of members, which all devices of a round share: no secret depends on them.
+        seed: the seed for the draws of members, which all devices of a round share; no secret depends on them.
     """
 
     name = "recup"
@@ -127,7 +127,7 @@ class RecUP(Shield):
         return f"RecUP(zoos={list(self.zoos.values())}, {listed})"
 
     def staleness(self) -> dict[int, dict[str, float | None]]:
-        """Return by round and attribute how far the model had moved from what the zoo was fitted on; see `Zoo`.
+        """Return, by round and attribute, how far the model had moved from what the zoo was fitted on; see `Zoo`.
 
         None if the zoo does not say what it was fitted on. Only the last eight rounds are known.
         """
@@ -137,7 +137,7 @@ class RecUP(Shield):
         }
 
     def change(self, message: Message, context: Context) -> Message:
-        """Change each row: per-sample gradients by the value of their record, all else by the most frequent value."""
+        """Change each row: per-sample gradients by the value of their record, others by the most frequent value."""
         rows = message.values.flatten(1)
         each = range(len(rows)) if message.kind is Kind.GRADIENT and len(rows) > 1 else None
         sent = self._sent(rows, [context] * len(rows), each)
@@ -211,7 +211,7 @@ class RecUP(Shield):
         return rows.new_tensor(sizes)[:, None], rows.new_tensor(bounds)[:, None]
 
     def _choice(self, context: Context) -> tuple[Mapping[str, float], float | None, bool | float]:
-        """Return levels, budget and minimal: those of the device's policy, or the shield's where it names none."""
+        """Return levels, budget and minimal: those of the device's policy, or the shield's if the policy names none."""
         if context.policy is None:
             return self.levels, self.budget, self.minimal
         context.policy.check(tuple(self.zoos))
@@ -238,16 +238,16 @@ def _settings_in(policy: Policy) -> Mapping[str, Any]:
         if choice.kind == KIND:
             return choice.settings
     asked_for = ", ".join(str(choice) for choice in policy.chosen)
-    raise ShieldError(f"the policy asks for {asked_for}, and this shield is {KIND}, so nothing is sent")
+    raise ShieldError(f"the policy asks for {asked_for}, but this shield is {KIND}, so nothing is sent")
 
 
 def _share(minimal: bool | float) -> float:
-    """Return the share of members that is enough to stop at; above 1: never stop early."""
+    """Return the share of members that is enough to stop; a share above 1 never stops early."""
     return 2.0 if minimal is False else float(minimal)
 
 
 def _start_weights(update: Tensor, context: Context) -> Tensor | None:
-    """Return the weights in an update's order: the network's, or those that were reached less the update."""
+    """Return the start weights in an update's order: the network's, or the final weights minus the update."""
     players = dict.fromkeys(segment.player for segment in context.segments)
     if all(player in context.networks for player in players):
         states = {player: context.networks[player].state_dict() for player in players}
@@ -255,8 +255,8 @@ def _start_weights(update: Tensor, context: Context) -> Tensor | None:
         flat = [tensor.flatten() for tensor in tensors if tensor is not None]
         return torch.cat(flat).detach().clone() if len(flat) == len(tensors) else None
     if all(player in context.model for player in players):
-        reached = torch.cat([context.model[player].flatten() for player in players])
-        return reached - update.to(reached) if len(reached) == len(update) else None
+        final = torch.cat([context.model[player].flatten() for player in players])
+        return final - update.to(final) if len(final) == len(update) else None
     return None
 
 
@@ -272,7 +272,7 @@ def _true_code(zoo: Zoo, context: Context, record: int | None) -> int:
     counts = torch.bincount(codes)
     if len(counts) > len(zoo.values):
         raise ShieldError(
-            f"{zoo.attribute!r} has a value numbered {len(counts) - 1} and its zoo knows {len(zoo.values)} values, "
+            f"{zoo.attribute!r} has a value numbered {len(counts) - 1}, but its zoo knows {len(zoo.values)} values, "
             "so nothing is sent"
         )
     return int(counts.argmax())

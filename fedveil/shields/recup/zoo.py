@@ -2,7 +2,7 @@
 
 A zoo's file is safetensors whose metadata holds a digest and a manifest in JSON; nothing in it is ever executed. Digest
 and manifest are one entry, separated by a line end, since safetensors does not keep the order of several entries. The
-digest detects damage and careless changes. It is no signature: anybody who can write the file can write its digest.
+digest detects damage and careless changes. It is not a signature: anybody who can write the file can write its digest.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class Zoo:
     balanced accuracy judges, and a posterior under the prior is softmax(logits + log prior).
 
     Attributes:
-        attribute: which one.
-        values: its K names.
+        attribute: which attribute they read.
+        values: the names of its K values.
         prior: their shares among the shadow devices, (K,).
         features: what a member reads of an update; see `fedveil.updates.features`.
         segments: the layout of the updates.
-        mean: of each feature among the shadow devices, (f,).
+        mean: the mean of each feature among the shadow devices, (f,).
         scale: the standard deviation of each, (f,).
         members: networks over standardised features; frozen.
         sizes: each member's hidden sizes.
         seen: the weights that the shadow devices' updates started from, if they are known.
         facts: what else the manifest says: members' figures, numbers of updates, seed, version.
-        bits: in which the members' weights are stored.
+        bits: how many bits each of the members' weights is stored in.
     """
 
     attribute: str
@@ -88,7 +88,7 @@ class Zoo:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the manifest and all tensors, as in the file; two zoos that differ at all differ in it."""
+        """SHA-256 of the manifest and all tensors, as in the file; any difference between zoos changes it."""
         return _digest(self._manifest_text(), self._tensors())
 
     def standardised(self, features: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class Zoo:
         return torch.stack([member(inputs) for member in self.members])
 
     def check(self, segments: Sequence[Segment], attribute: str) -> None:
-        """Refuse another attribute, or updates of another layout, and name the tensor that differs."""
+        """Refuse a different attribute or layout of updates, and name the tensor that differs."""
         if attribute != self.attribute:
             raise InputError(f"zoo: was fitted for {self.attribute!r}, not for {attribute!r}; build one for it")
         for index, (segment, other) in enumerate(zip(self.segments, segments, strict=False)):
@@ -125,7 +125,8 @@ class Zoo:
     def staleness(self, weights: Tensor) -> float | None:
         """Return ‖w − w_zoo‖ / ‖w_zoo‖ to the nearest weights that the zoo has seen; None if it has seen none.
 
-        Estimated from a sketch of 256 numbers, accurate to about 9%; exactly 0 for weights that it has seen.
+        It is estimated from a sketch of 256 numbers, accurate to about 9%, and exactly 0 for weights that the zoo has
+        seen.
         """
         nearest = self.nearest_round(weights)
         return None if nearest is None else nearest[1]
@@ -142,12 +143,12 @@ class Zoo:
         """Return the zoo with members' weights in 8 or 4 bits, one scale per output; used and stored in this form."""
         check_bits(bits, BITS)
         if self.bits != 32:
-            raise InputError(f"zoo: its members are in {self.bits} bits already; quantise the zoo that was fitted")
+            raise InputError(f"zoo: its members are in {self.bits} bits already; quantise the original zoo")
         return replace(self, members=tuple(quantised_member(member, bits) for member in self.members), bits=bits)
 
     @property
     def bytes(self) -> int:
-        """The size of the members' tensors in bytes, on disk and sent to a device; with 4 bits, two weights a byte."""
+        """The size of the members' tensors in bytes, on disk and as sent to a device; two 4-bit weights take a byte."""
         total = 0
         for member in self.members:
             for layer in tensors_of(member):
@@ -158,7 +159,7 @@ class Zoo:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """All that the file says about itself, as plain JSON values."""
+        """Everything that the file says about itself, as plain JSON values."""
         figures = self.facts.get("members") or [{} for _ in self.members]
         fields = {
             "format": FORMAT,
@@ -183,7 +184,7 @@ class Zoo:
             write_atomically(Path(path), content)
         except OSError as fault:
             raise InputError(
-                f"{path}: the zoo cannot be written ({fault.strerror or fault}); choose another place"
+                f"{path}: the zoo cannot be written ({fault.strerror or fault}); choose another path"
             ) from fault
 
     def _manifest_text(self) -> str:
@@ -205,7 +206,7 @@ class Zoo:
         try:
             content = Path(path).read_bytes()
         except FileNotFoundError as fault:
-            raise InputError(f"{path}: no zoo here; make one with fedveil zoo build") from fault
+            raise InputError(f"{path}: no such zoo; make one with fedveil zoo build") from fault
         except OSError as fault:
             raise InputError(
                 f"{path}: the zoo cannot be read ({fault.strerror or fault}); give a zoo's file"
@@ -213,9 +214,9 @@ class Zoo:
         try:
             tensors, metadata = tensors_from_bytes(content), metadata_of(content)
         except (SafetensorError, ValueError, KeyError, RuntimeError, OverflowError, RecursionError) as fault:
-            raise InputError(f"{path}: cut short, or no zoo of fedveil's; build it afresh or copy it again") from fault
+            raise InputError(f"{path}: cut short, or not a zoo of fedveil; build it afresh or copy it again") from fault
         if _MARK not in metadata:
-            raise InputError(f"{path}: a safetensors file, but no zoo of fedveil's; make one with fedveil zoo build")
+            raise InputError(f"{path}: a safetensors file, but not a zoo of fedveil; make one with fedveil zoo build")
         digest, _, text = metadata[_MARK].partition("\n")
         if digest != _digest(text, tensors):
             raise InputError(
@@ -228,7 +229,7 @@ class Zoo:
                 return _from_manifest(manifest, tensors)
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as fault:
             raise InputError(f"{path}: the zoo does not fit together ({fault}); build it afresh") from fault
-        raise InputError(f"{path}: a zoo in format {written}, and this version reads {FORMAT}; build it afresh")
+        raise InputError(f"{path}: a zoo in format {written}, but this version reads {FORMAT}; build it afresh")
 
 
 def layout_of(segments: Sequence[Segment]) -> list[dict[str, Any]]:
@@ -271,7 +272,7 @@ def _from_manifest(manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Zoo:
         or manifest["features"] not in FEATURES
         or not sizes
     ):
-        raise InputError("features, prior or members are not as they should be")
+        raise InputError("features, prior or members are inconsistent")
     members = []
     for index, hidden in enumerate(sizes):
         layers = [

@@ -11,9 +11,9 @@
 | `alignment` | one transported variable, by entropic semi-discrete optimal transport |
 | `codebook` | cells of many columns at once, by weighted k-means from counts and sums |
 | `chart` | a table's whole map as a device applies it, and how it is fitted on training people |
-| `poll` | a server's questions, devices' clipped and noisy sums, one exact budget |
+| `poll` | a server's questions, and devices' clipped and noisy sums under one exact budget |
 | `federated` | a map learned by few questions of a poll |
-| `images` | images: coordinates without colours that depend on u; codes' pictures, or moved moments |
+| `images` | images: coordinates free of colours that depend on u; pictures of codes, or moved moments |
 | `certifying` | chances of codes summed over held-out people, for the certificate |
 """
 

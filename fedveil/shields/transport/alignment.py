@@ -1,11 +1,11 @@
 """One transported variable: within each stratum, every value of u is given the same shares of the cells.
 
-The means is entropic semi-discrete optimal transport: people with costs, cells with wanted shares, one potential for
-each cell. With D[i, k] the cost of cell k to person i, potentials b and temperature τ, a person goes to cell k with
-probability ∝ exp((b_k − D[i, k]) / τ). Of all ways to fill the cells with the wanted shares this has the least mean
+This is done by entropic semi-discrete optimal transport: people have costs, cells have wanted shares, and each cell has
+one potential. With D[i, k] the cost of cell k to person i, potentials b and temperature τ, a person goes to cell k with
+probability ∝ exp((b_k − D[i, k]) / τ). Of all ways to fill the cells with the wanted shares, this has the least mean
 cost minus τ times the mean entropy of the choice (Cuturi 2013; semi-discrete: Genevay et al. 2016). To find b, one asks
-repeatedly how full each cell is and adds the logarithm of wanted over actual shares: one count for each cell and
-question is all that it needs.
+repeatedly how full each cell is and adds the logarithm of wanted over actual shares: all that this needs is one count
+per cell and question.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WARM = 6
 STRIDE = 1.6
 """Over-relaxation: steps longer than Sinkhorn's, below 2, reach the same potentials sooner (Thibault et al. 2017)."""
 _LEAST = 1e-7
-"""The share of a cell that should stay empty, so that logarithms exist."""
+"""The share of a cell that should stay empty, so that its logarithm exists."""
 
 
 def schedule(start: float, temperature: float, questions: int) -> list[float]:
@@ -91,39 +91,39 @@ def align(
 ) -> Alignment:
     """Fit the potentials on training people.
 
-    Symbols: p_v(k), the share of cell k among people of value v in a stratum; q, that among all people of the stratum.
-    The wanted shares of value v are s·q + (1 − s)·p_v with s = `share`. The total variation between two values is then
-    (1 − s) times what it was, and 0 at s = 1.
+    Symbols: p_v(k), the share of cell k among people with value v in a stratum; q, its share among all people of the
+    stratum. The wanted shares of value v are s·q + (1 − s)·p_v with s = `share`. The total variation between two values
+    is thus multiplied by 1 − s, and 0 at s = 1.
 
     Args:
         cost: the cost of each cell to each person, (people, cells).
         cells: the cell that each person would have if nothing had to be hidden.
         sizes: the numbers of strata and of values of u.
-        spread: the spread of costs as far as it is known without people; the first temperature if counts are noisy.
+        spread: the spread of costs that is known without looking at people; the first temperature if counts are noisy.
         crowd: a stratum uses at most (people of its rarest value of u) / crowd cells; 0 for all cells. These are the
             cells nearest to most people; anybody with another cell is counted with the cheapest of these.
     """
     count = cost.shape[1]
     b = torch.zeros(*sizes, count, dtype=cost.dtype)
-    # Under noise only counts of people may be used, so the schedule starts from a spread that was computed without them
+    # Under noise only counts of people may be used, so the schedule starts from a spread computed without people.
     temperatures = schedule(spread if counts.noise else float(cost.std()), temperature, questions)
-    counts.record(2 + len(temperatures))  # groups are disjoint: each question is put to a person once
+    counts.record(2 + len(temperatures))  # groups are disjoint, so each question counts a person once
     for stratum in range(sizes[0]):
         rows = [np.flatnonzero((strata == stratum) & (u == value)) for value in range(sizes[1])]
         ranked = [counts.noised(np.bincount(cells[part], minlength=count)) for part in rows]
-        most = max(1, int(min(fill.sum() for fill in ranked) / crowd)) if crowd else count
-        used = np.sort(np.argsort(-np.sum(ranked, axis=0), kind="stable")[:most])
+        most_cells = max(1, int(min(fill.sum() for fill in ranked) / crowd)) if crowd else count
+        used = np.sort(np.argsort(-np.sum(ranked, axis=0), kind="stable")[:most_cells])
         if len(used) < count:
             nearest = [used[cost[torch.from_numpy(part)][:, used].argmin(dim=1).numpy()] for part in rows]
         else:
             nearest = [cells[part] for part in rows]
-        seen = [counts.noised(np.bincount(part, minlength=count)) for part in nearest]
+        fills = [counts.noised(np.bincount(part, minlength=count)) for part in nearest]
         if len(used) < count:
-            seen = [np.where(np.isin(np.arange(count), used), fill, 0.0) for fill in seen]
-        common = shares(np.sum([np.maximum(fill, 0.0) for fill in seen], axis=0))
+            fills = [np.where(np.isin(np.arange(count), used), fill, 0.0) for fill in fills]
+        common = shares(np.sum([np.maximum(fill, 0.0) for fill in fills], axis=0))
         for value, part in enumerate(rows):
             if len(part) or counts.noise:
-                wanted = share * common + (1 - share) * shares(seen[value])
+                wanted = share * common + (1 - share) * shares(fills[value])
                 b[stratum, value] = potentials(cost[torch.from_numpy(part)], wanted, temperatures, counts)
     return Alignment(b, temperature)
 
@@ -132,15 +132,15 @@ class Plausible:
     """The cost of another cell of one column: how far away it is, and how implausible the rest of the record makes it.
 
     D[i, k] = stay·d(k_i, k) − log p(k | the other columns' cells), by naive Bayes from counts of pairs. d is 0 for the
-    person's present cell; for other cells it is 1 plus their distance in order. So those people are moved who might as
-    well have had the other value.
+    person's present cell; for other cells it is 1 plus their distance in order. So the people who are moved are those
+    who might as well have had the other value.
     """
 
     def __init__(self, stay: float, column: Column, guess: Guess) -> None:
         self.stay, self.column, self.guess = stay, column, guess
         index = np.arange(column.cells)
-        apart = np.abs(index[:, None] - index) / max(column.cells - 1, 1) if column.edges is not None else 0.0
-        self.apart = np.where(index[:, None] == index, 0.0, 1.0 + apart)
+        distance = np.abs(index[:, None] - index) / max(column.cells - 1, 1) if column.edges is not None else 0.0
+        self.apart = np.where(index[:, None] == index, 0.0, 1.0 + distance)
 
     @classmethod
     def learn(

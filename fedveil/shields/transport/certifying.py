@@ -1,6 +1,6 @@
-"""What held-out people certify about a fitted map: how well any observer can tell u from the code and its stratum.
+"""What held-out people certify about a fitted map: how well any observer can infer u from the code and its stratum.
 
-Their chances of each code are summed before any code is drawn, which is tighter than counting drawn codes, and as
+Their chances of each code are summed before any code is drawn, which is tighter than counting drawn codes, and equally
 valid.
 """
 
@@ -23,7 +23,7 @@ from fedveil.shields.transport.hidden import HiddenValues
 from fedveil.shields.transport.images import ImageChart
 
 _BLOCK = 4096
-"""People whose chances are held in memory at once."""
+"""How many people's chances are held in memory at once."""
 
 
 def certify_map(
@@ -47,7 +47,7 @@ def certify_map(
     if not len(chart.centres):
         raise InputError("transport: moved moments show more than a code, so there is nothing to count; use codes")
     if np.isin(rows, data.rows(Split.TRAIN)).any():
-        raise InputError("transport: people on whom the map was fitted certify nothing; give rows of other people")
+        raise InputError("transport: people on whom the map was fitted cannot certify it; give rows of other people")
     if data.groups is not None:
         raise InputError(f"transport: {data.name}'s records come in groups, not independently: nothing is certified")
     u = hidden.of([data.attribute(name).codes[rows] for name in hidden.names])

@@ -23,9 +23,9 @@ from fedveil.shields.transport.pairs import Common, Pairs, aloof, importance, le
 from fedveil.shields.transport.settings import MapSettings
 
 _BLOCK = 8192
-"""People whose costs are held in memory at once."""
+"""How many people's costs are held in memory at once."""
 _PLAUSIBLE_TEMPERATURE = 0.3
-"""Least temperature for columns that stay, whose costs are logarithms of probabilities."""
+"""The least temperature for columns that stay, whose costs are logarithms of probabilities."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +54,14 @@ class Chart:
 
     Attributes:
         kept: columns that stay, in the order in which they are aligned.
-        coded: columns that are shown only through the code; features of no column stay 0.
+        coded: columns that are shown only through the code; features that belong to no column stay 0.
         weights: how much each coded column counts.
-        centres, shown: the codes' coordinates, and what is shown of each code: the mean features of the people nearest
-            to it.
-        strata: in which codes are drawn.
+        centres, shown: the codes' coordinates, and what is shown for each code: the mean features of the people
+            nearest to it.
+        strata: the strata within which codes are drawn.
         alignment: potentials by stratum, value of u and code.
-        releases, epsilon: how many counts were asked for, and ε at δ = 1e-5 of all of them.
-        common: directions that columns have in common, further coordinates of people and codes.
+        releases, epsilon: how many counts were asked for, and the ε at δ = 1e-5 of all of them.
+        common: directions that columns have in common; they give further coordinates of people and codes.
     """
 
     kept: tuple[Kept, ...]
@@ -123,7 +123,7 @@ def coordinates_of(
     common: Common | None = None,
     common_cells: Sequence[IntArray] | None = None,
 ) -> FloatArray:
-    """Return people's coordinates: those of their cells, with a column's weight as its variance, then common ones.
+    """Return people's coordinates: of their cells, with a column's weight as its variance, then in common directions.
 
     Args:
         common_cells: people's cells of the columns of the common directions.
@@ -205,7 +205,7 @@ def _common(
     values: int,
     counts: Counts,
 ) -> Common | None:
-    """Learn the common directions of columns that share something with others, unless none are wanted."""
+    """Learn the common directions of columns that share information with others, unless none are wanted."""
     part = np.flatnonzero(~aloof(pairs))
     if len(part) < 2 or (settings.directions == 0 and settings.guess_weight == 0):
         return None
@@ -259,7 +259,7 @@ def _shown(
     size: int,
     counts: Counts,
 ) -> FloatArray:
-    """Return the features shown of each code: the mean over the cells of the people nearest to it."""
+    """Return the features shown for each code: the mean over the cells of the people nearest to it."""
     counts.record(len(columns))
     parts = [np.zeros((size, 0))]
     for column, cell, weight in zip(columns, cells, weights, strict=True):
@@ -271,5 +271,5 @@ def _shown(
 
 def mean_features(column: Column, counts: FloatArray) -> FloatArray:
     """Return the mean features of people in each row of (rows, cells) counts; negative noisy counts become 0."""
-    seen = np.maximum(counts, 0.0) + 1e-9 * column.shares
-    return np.asarray(seen / seen.sum(axis=1, keepdims=True) @ column.donors.mean(axis=1), dtype=np.float64)
+    positive = np.maximum(counts, 0.0) + 1e-9 * column.shares
+    return np.asarray(positive / positive.sum(axis=1, keepdims=True) @ column.donors.mean(axis=1), dtype=np.float64)

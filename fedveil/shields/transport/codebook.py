@@ -25,8 +25,8 @@ def learn_codebook(
         people_weights: each person's weight, at most 1.
         start: the first centres.
         bound: the largest norm that a person's coordinates can have.
-        counts: asked twice in each of 12 rounds: how many people are nearest to a centre, and the sum of their
-            coordinates over the bound.
+        counts: asked twice in each of 12 rounds: how many people are nearest to each centre, and the sum of their
+            coordinates divided by the bound.
     """
     points = torch.from_numpy(coordinates).float()
     weight = torch.from_numpy(people_weights).float()
@@ -46,21 +46,21 @@ def learn_codebook(
 
 
 def squared(points: Rows, centres: Rows) -> Rows:
-    """Return squared distances less each point's squared norm: the same order and the same transport."""
+    """Return squared distances minus each point's squared norm, which changes neither their order nor the transport."""
     distances: Rows = (centres**2).sum(1) - 2 * points @ centres.T
     return distances
 
 
 def far_apart(points: FloatArray, size: int, rng: np.random.Generator) -> FloatArray:
     """Return at most `size` of the points, each far from those before (Arthur and Vassilvitskii 2007, on a sample)."""
-    some = torch.from_numpy(points[rng.choice(len(points), min(len(points), 20 * size), replace=False)]).float()
-    chosen = [int(rng.integers(len(some)))]
-    apart = ((some - some[chosen[0]]) ** 2).sum(dim=1)
-    while len(chosen) < min(size, len(some)):
-        odds = apart.double().numpy()
+    sample = torch.from_numpy(points[rng.choice(len(points), min(len(points), 20 * size), replace=False)]).float()
+    chosen = [int(rng.integers(len(sample)))]
+    distances = ((sample - sample[chosen[0]]) ** 2).sum(dim=1)
+    while len(chosen) < min(size, len(sample)):
+        odds = distances.double().numpy()
         total = odds.sum()
-        if total <= 0:  # fewer different people than centres
+        if total <= 0:  # fewer distinct people than centres
             break
-        chosen.append(int(rng.choice(len(some), p=odds / total)))
-        apart = torch.minimum(apart, ((some - some[chosen[-1]]) ** 2).sum(dim=1))
-    return some[chosen].numpy().astype(np.float64)
+        chosen.append(int(rng.choice(len(sample), p=odds / total)))
+        distances = torch.minimum(distances, ((sample - sample[chosen[-1]]) ** 2).sum(dim=1))
+    return sample[chosen].numpy().astype(np.float64)

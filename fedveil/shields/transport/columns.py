@@ -19,20 +19,20 @@ from fedveil.shields.transport.counts import Counts
 _MOST_CELLS = 16
 """A number with at most this many values has one cell for each; other numbers are cut at quantiles."""
 _ATOM = 0.2
-"""A value that more than this share of people have is a cell of its own."""
+"""A value that more than this share of people have gets its own cell."""
 _PEOPLE = 400
 """Each further quantile cell needs this many training people."""
 _DONORS = 256
 """How many training people's values are stored for each cell."""
 _GROUPS = 16
-"""Most coarse cells of a column. The coarser they are, the more a kept column reveals about u beyond its strata."""
+"""The most coarse cells of a column. The coarser they are, the more a kept column reveals about u beyond its strata."""
 _MOST_COMBINATIONS = 1_000_000
-"""Most combinations of coarse cells."""
+"""The most combinations of coarse cells."""
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One column, or several that carry the same information (education and its number).
+    """One column, or several that carry the same information (such as education and education-num).
 
     Attributes:
         names: the table's names for it.
@@ -136,7 +136,7 @@ def _cell(values: npt.NDArray[np.floating], edges: FloatArray | None, usual: int
     if edges is None:
         return np.where(values.any(axis=1), values.argmax(axis=1), usual).astype(np.int64)
     cells = np.searchsorted(edges, values[:, 0])
-    if values.shape[1] > 1:  # flags behind a number, such as "missing"
+    if values.shape[1] > 1:  # flags after a number, such as "missing"
         cells = np.where((values[:, 1:] != 0).any(axis=1), len(edges) + 1, cells)
     return np.asarray(cells, dtype=np.int64)
 
@@ -173,7 +173,7 @@ class Strata:
 
     @classmethod
     def single(cls) -> Strata:
-        """Return the one stratum that everybody is in where no column stays."""
+        """Return the one stratum that everybody is in if no column stays."""
         return cls((), np.zeros(1, dtype=np.int64), 1)
 
     def of(self, cells: Sequence[IntArray], people: int) -> IntArray:
@@ -192,9 +192,9 @@ def learn_strata(
 ) -> Strata:
     """Divide training people into strata in which every value of u has at least `least` people.
 
-    Combinations with fewer people join those that differ from them in the first column only; if these together are
-    still too few, those that differ in the second column as well, and so on. Whatever remains joins the largest
-    stratum.
+    Combinations with fewer people join those that differ from them in the first column only; if these together still
+    have too few, they also join those that differ in the second column, and so on. Whatever remains joins the
+    largest stratum.
     """
     coarse = tuple(coarse_cells(column, groups) for column in columns)
     shape = tuple(int(group.max()) + 1 for group in coarse)
@@ -204,17 +204,17 @@ def learn_strata(
         raise InputError(f"transport: keeping {names} makes {size:,} strata, too many to count; keep fewer columns")
     combination = _combined(coarse, cells, len(u))
     counts.record()
-    seen = counts.noised(np.bincount(combination * values + u, minlength=size * values).reshape(size, values))
+    people_counts = counts.noised(np.bincount(combination * values + u, minlength=size * values).reshape(size, values))
     table, count = np.full(size, -1, dtype=np.int64), 0
     for ignored in range(len(shape) + 1):
         wide = np.arange(size) % int(np.prod(shape[ignored:], dtype=np.int64))
         for group in np.unique(wide[table < 0]):
             members = (wide == group) & (table < 0)
-            if seen[members].sum(axis=0).min() >= least:
+            if people_counts[members].sum(axis=0).min() >= least:
                 table[members], count = count, count + 1
     if count == 0:
         return Strata(coarse, np.zeros(size, dtype=np.int64), 1)
-    people = [seen[table == stratum].sum() for stratum in range(count)]
+    people = [people_counts[table == stratum].sum() for stratum in range(count)]
     table[table < 0] = int(np.argmax(people))
     return Strata(coarse, table, count)
 

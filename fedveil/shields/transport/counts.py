@@ -1,4 +1,4 @@
-"""Counts: the only statistics of people that leave a device when a map is fitted, with Gaussian noise if wanted."""
+"""Counts: the only statistics of people that leave a device when a map is fitted, optionally with Gaussian noise."""
 
 from __future__ import annotations
 

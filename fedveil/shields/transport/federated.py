@@ -1,6 +1,6 @@
 """Transport learned in a federation by few questions: a codebook, wanted shares, potentials, and what codes show.
 
-`learn` is for any people with coordinates; `learn_table` and `fit_table` make a table's chart of it.
+`learn` works for any people with coordinates; `learn_table` and `fit_table` use it to make a table's chart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STRATA = 0.05
 _GROUPS = 8
 """Coarse cells of a kept column: fewer than in `fit_chart`, since each of them has noise."""
 _RARE = 0.02
-"""A cell rarer than this lies no farther out than a cell of this share would, which bounds one person's reach."""
+"""A cell rarer than this is placed no farther out than a cell with this share, which bounds one person's reach."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class PlacedPeople:
         points: coordinates.
         strata: each person's stratum.
         u: each person's hidden value.
-        shown: the numbers whose mean is shown of a code.
+        shown: the numbers whose mean is shown for a code.
         reads_u: whether coordinates and what is shown were computed from u; the same on all devices.
     """
 
@@ -59,11 +59,11 @@ class Plan:
     """How many questions, and how the budget is divided among them; the shares sum to at most 1.
 
     Attributes:
-        rounds: of the codebook's k-means, one question each.
-        questions: about how full codes are, one for each step of the potentials.
-        temperature: of the draw among codes.
+        rounds: rounds of the codebook's k-means, one question each.
+        questions: questions about how full codes are, one for each step of the potentials.
+        temperature: the temperature of the draw among codes.
         strength: s, as in `Transport`.
-        codebook, wanted, fill, shown: shares of μ².
+        codebook, wanted, fill, shown: the shares of μ² for each kind of question.
     """
 
     rounds: int = 4
@@ -78,7 +78,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """Centres (codes, d), potentials b (strata, values, codes), and the mean of what is shown of each code."""
+    """Centres (codes, d), potentials b (strata, values, codes), and the mean of what is shown for each code."""
 
     centres: FloatArray
     b: FloatArray
@@ -99,7 +99,7 @@ def learn(
 def learn_centres(poll: Poll, start: FloatArray, reach: float, rounds: int, share: float) -> FloatArray:
     """Return centres by Lloyd's iterations: how many people are nearest to each, and the sum of their coordinates.
 
-    The count and the coordinates over `reach`, their largest norm, are one answer of norm √2.
+    The count and the coordinates, divided by `reach`, their largest norm, form one answer of norm √2.
     """
     centres = np.array(start, dtype=np.float64)
     for turn in range(rounds):
@@ -126,13 +126,13 @@ def _wanted(poll: Poll, centres: FloatArray, size: tuple[int, int], plan: Plan) 
         return _group(people, size), near
 
     question = Question("people nearest to each code", factors, moved=math.sqrt(2), values=values)
-    seen = poll.ask(question, plan.wanted).reshape(strata, values, -1)
+    counted = poll.ask(question, plan.wanted).reshape(strata, values, -1)
     noise = poll.heard[-1].noise
-    total = seen.sum(axis=1)
+    total = counted.sum(axis=1)
     used = total > max(_CLEAR * noise * math.sqrt(values), 0.5)
-    for stratum in np.flatnonzero(~used.any(axis=1)):  # no code stands out: only the fullest is used
+    for stratum in np.flatnonzero(~used.any(axis=1)):  # no code stands out, so only the fullest is used
         used[stratum, total[stratum].argmax()] = True
-    of_value = np.where(used[:, None], np.maximum(seen, 0.0), 0.0)
+    of_value = np.where(used[:, None], np.maximum(counted, 0.0), 0.0)
     common = of_value.sum(axis=1, keepdims=True)
     common = np.where(common.sum(axis=2, keepdims=True) > 0, common, used[:, None])
     totals = of_value.sum(axis=2, keepdims=True)
@@ -153,7 +153,7 @@ def _potentials(poll: Poll, centres: FloatArray, wanted: FloatArray, plan: Plan)
     b = np.where(empty, -1e6, 0.0)
     warm = plan.questions // 3
     spread = max(float(squared(centres, centres).std()) / 2, plan.temperature)
-    late: list[FloatArray] = []
+    late_potentials: list[FloatArray] = []
     for turn in range(plan.questions):
         level = plan.temperature * (spread / plan.temperature) ** max(0.0, 1 - turn / max(warm, 1))
         heard = poll.ask(_fill(centres, b, level, size, turn), plan.fill / plan.questions).reshape(wanted.shape)
@@ -166,8 +166,8 @@ def _potentials(poll: Poll, centres: FloatArray, wanted: FloatArray, plan: Plan)
         step = np.log(np.maximum(wanted, 1e-300)) - np.log(fill / people)
         b = np.where(empty, b, b + stride * level * trust * np.clip(step, -20, 20))
         if noise > 0 and turn >= 3 * plan.questions // 4:
-            late.append(b)
-    return np.mean(late, axis=0) if late else b
+            late_potentials.append(b)
+    return np.mean(late_potentials, axis=0) if late_potentials else b
 
 
 def _fill(centres: FloatArray, b: FloatArray, level: float, size: tuple[int, int], turn: int) -> Question:
@@ -187,7 +187,7 @@ def _shown(poll: Poll, centres: FloatArray, weight: FloatArray, share: float, bo
         near = np.eye(len(centres))[squared(people.points, centres).argmin(axis=1)]
         return near * weight[people.u, None], np.hstack([np.ones((len(people.u), 1)), people.shown / bound])
 
-    moved = 2.0 if poll.devices[0].reads_u else 1.0  # weights, too, depend on u
+    moved = 2.0 if poll.devices[0].reads_u else 1.0  # weights depend on u as well
     heard = poll.ask(Question("what codes show", factors, math.sqrt(2), moved), share)
     everybody = bound * heard[:, 1:].sum(axis=0) / max(float(heard[:, 0].sum()), 1.0)
     mean = bound * heard[:, 1:] / np.maximum(heard[:, :1], 1.0)
@@ -247,11 +247,11 @@ def learn_table(
         if settings.share(column) > 0:
             raise InputError(
                 f"transport: with epsilon, columns that stay are not aligned, but {column.names[0]!r} would be at "
-                f"strength {settings.strength}; lower the strength, raise its start in keep, or leave it out"
+                f"strength {settings.strength}; lower the strength, raise its start in keep, or do not keep it"
             )
     coded = [column for column in columns if column not in stays]
     if not coded:
-        raise InputError("transport: every column stays, so there is nothing to turn into codes; keep fewer")
+        raise InputError("transport: every column stays, so there is nothing to turn into codes; keep fewer columns")
     weights = np.array([settings.weight(column, 1.0) for column in coded])
     bounded = [replace(column, coordinates=_within_reach(column)) for column in coded]
     reach = math.sqrt(
@@ -305,7 +305,7 @@ def learn_table(
 
 
 def _within_reach(column: Column) -> FloatArray:
-    """Return the cells' coordinates, with rare cells pulled in, so that one person moves no sum far."""
+    """Return the cells' coordinates, with rare cells pulled in, so that no person moves a sum far."""
     longest = math.sqrt(1 / max(float(column.shares[column.shares > 0].min()), _RARE))
     length = np.linalg.norm(column.coordinates, axis=1, keepdims=True)
     return np.asarray(column.coordinates * np.minimum(1.0, longest / np.maximum(length, 1e-12)), dtype=np.float64)

@@ -33,15 +33,15 @@ class HiddenValues:
     def learn(cls, hidden: Sequence[Attribute]) -> HiddenValues:
         """Number the combinations of training people, whose attributes are all known."""
         sizes = tuple(len(attribute.values) for attribute in hidden)
-        seen = np.unique(np.ravel_multi_index([attribute.codes for attribute in hidden], sizes))
+        occurring = np.unique(np.ravel_multi_index([attribute.codes for attribute in hidden], sizes))
         table = np.full(int(np.prod(sizes)), -1, dtype=np.int64)
-        table[seen] = np.arange(len(seen))
-        return cls(tuple(attribute.name for attribute in hidden), sizes, table, len(seen))
+        table[occurring] = np.arange(len(occurring))
+        return cls(tuple(attribute.name for attribute in hidden), sizes, table, len(occurring))
 
     def of(self, codes: Sequence[IntArray]) -> IntArray:
-        """Return each record's number; a record without one is refused."""
+        """Return the number of each record's combination; a record without one is refused."""
         if any((column < 0).any() or (column >= size).any() for column, size in zip(codes, self.sizes, strict=True)):
-            raise InputError(f"transport: a record carries no {' or '.join(self.names)}, so it cannot be shown")
+            raise InputError(f"transport: a record has no {' or '.join(self.names)}, so it cannot be shown")
         values = self.table[np.ravel_multi_index(tuple(codes), self.sizes)]
         if (values < 0).any():
             raise InputError(f"transport: a record has a {' × '.join(self.names)} that no training record had")

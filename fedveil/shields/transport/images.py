@@ -36,13 +36,13 @@ Form = Literal["codes", "moments"]
 _EMBEDDING = 0.3
 """The embedding's share of the budget."""
 _UNIT = 0.2
-"""Unit of the temperature: a picture's variance is at most 1, a table's about the number of its columns."""
+"""The unit of the temperature: a picture's variance is at most 1, a table's about the number of its columns."""
 _LEAST_VARIANCE = 0.1
-"""Least variance of a direction, relative to the mean one: where people hardly vary, the map follows chance."""
+"""The least variance of a direction relative to the mean: where people hardly vary, the map would fit chance."""
 _TURNS = 4
-"""Of orthogonal iteration for the principal components."""
+"""Steps of orthogonal iteration for the principal components."""
 _REACH = 2.0
-"""Longest grey picture, in standard deviations: √pixels times this; a longer one is clipped."""
+"""The longest grey picture has norm √pixels times this, in standard deviations; a longer one is clipped."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,8 @@ class Embedding:
         direction: w_u, (values, channels), with signs that agree with brightness.
         common: mean colour and standard deviation of each channel, averaged over values: the colours in which pictures
             are shown.
-        mean, axes: of the grey pictures, (pixels) and (k, pixels); axes are orthonormal.
+        mean, axes: the mean of the grey pictures, (pixels), and their principal axes, (k, pixels), which are
+            orthonormal.
     """
 
     colour: FloatArray
@@ -102,10 +103,10 @@ def learn_embedding(
     Args:
         poll: its devices hold `Pictures`, before and afterwards.
         shape: (channels, height, width).
-        values: of u.
-        size: how many principal components.
-        rng: of the axes' start.
-        share: of the budget, for all of these questions.
+        values: how many values u has.
+        size: how many principal components to learn.
+        rng: draws the first axes.
+        share: the share of the budget for all of these questions.
     """
     colour, direction, common = _colours(poll, shape[0], values, share / 4)
     pixels = math.prod(shape[1:])
@@ -168,8 +169,8 @@ class ImageChart:
         shape: (channels, height, width).
         centres: the codes' coordinates; none if moments are moved.
         alignment: potentials b[0, u, code].
-        pictures: what is shown of each code, an image each.
-        maps: if moments are moved, for each u the wanted mean, its present mean m_u, and A_u.
+        pictures: what is shown for each code, an image each.
+        maps: if moments are moved, the wanted mean, the current mean m_u, and A_u, for each u.
         releases, epsilon: as in `Chart`.
     """
 
@@ -253,34 +254,34 @@ def learn_images(
 
 def _codes(poll: Poll, embedding: Embedding, values: int, settings: MapSettings, rng: np.random.Generator) -> Learned:
     """Learn codes, starting from points drawn with the mean and covariance of the coordinates."""
-    left = 1 - _EMBEDDING
+    remaining = 1 - _EMBEDDING
     plan = Plan(
         rounds=8,
         questions=settings.questions,
         temperature=_UNIT * settings.temperature,
         strength=settings.strength,
-        codebook=0.3 * left,
-        wanted=0.1 * left,
-        fill=0.4 * left,
-        shown=0.1 * left,
+        codebook=0.3 * remaining,
+        wanted=0.1 * remaining,
+        fill=0.4 * remaining,
+        shown=0.1 * remaining,
     )
-    _, mean, spread = _spread(poll, values, len(embedding.axes), 0.1 * left)
+    _, mean, spread = _spread(poll, values, len(embedding.axes), 0.1 * remaining)
     middle, common = mean.mean(axis=0), spread.mean(axis=0) + np.cov(mean.T, bias=True)
     start = middle + rng.normal(size=(settings.codes, len(middle))) @ _power(common, 0.5, 0.0)
     return learn(poll, start, 2.0, (1, values), plan, 2.0 * math.sqrt(len(embedding.mean)))
 
 
 def _spread(poll: Poll, values: int, size: int, share: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Ask for the people, mean and covariance of each value's coordinates, which have norm at most 2."""
+    """Ask how many people have each value, and for the mean and covariance of their coordinates, of norm at most 2."""
     reach = 2.0
 
     def factors(people: PlacedPeople) -> tuple[FloatArray, FloatArray]:
-        short = (
+        clipped = (
             people.points * np.minimum(1.0, reach / np.maximum(np.linalg.norm(people.points, axis=1), 1e-12))[:, None]
         )
-        with_one = np.hstack([np.ones((len(short), 1)), short / reach])
+        with_one = np.hstack([np.ones((len(clipped), 1)), clipped / reach])
         left = np.eye(values)[people.u][:, :, None] * with_one[:, None, :]
-        return left.reshape(len(short), -1), with_one
+        return left.reshape(len(clipped), -1), with_one
 
     question = Question("moments of coordinates", factors, 2.0, moved=math.sqrt(2))
     heard = poll.ask(question, share).reshape(values, 1 + size, 1 + size)
@@ -292,22 +293,22 @@ def _spread(poll: Poll, values: int, size: int, share: float) -> tuple[FloatArra
 
 
 def _moments(poll: Poll, values: int, size: int, strength: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return s·m + (1 − s)·m_u, m_u and s·A_u + (1 − s)·I: strength s = 0 leaves coordinates as they are.
+    """Return s·m + (1 − s)·m_u, m_u and s·A_u + (1 − s)·I: strength s = 0 leaves coordinates unchanged.
 
     A covariance's difference from the common one is shrunk by the part that is due to chance alone, (k² + k)/n_u of its
-    squared length in units of the common one (after James and Stein 1961): a different map for every u, if due to
-    chance, would itself reveal u.
+    squared length in units of the common one (after James and Stein 1961): maps
+    that differ between values of u only by chance would themselves reveal u.
     """
     people, mean, spread = _spread(poll, values, size, 1 - _EMBEDDING)
     floor = _LEAST_VARIANCE * max(float(np.trace(spread.mean(axis=0))) / size, 1e-12)
     common = _power(spread.mean(axis=0), 1.0, floor)
     root, inverse_root = _power(common, 0.5, floor), _power(common, -0.5, floor)
     maps = []
-    for covariance, crowd in zip(spread, people, strict=True):
-        apart = inverse_root @ covariance @ inverse_root - np.eye(size)
-        chance = (size**2 + size) / crowd / max(float((apart**2).sum()), 1e-12)
-        steady = root @ (np.eye(size) + max(0.0, 1 - chance) * apart) @ root
-        half, inverse = _power(steady, 0.5, floor), _power(steady, -0.5, floor)
+    for covariance, count in zip(spread, people, strict=True):
+        difference = inverse_root @ covariance @ inverse_root - np.eye(size)
+        chance = (size**2 + size) / count / max(float((difference**2).sum()), 1e-12)
+        shrunk = root @ (np.eye(size) + max(0.0, 1 - chance) * difference) @ root
+        half, inverse = _power(shrunk, 0.5, floor), _power(shrunk, -0.5, floor)
         maps.append(inverse @ _power(half @ common @ half, 0.5, 0.0) @ inverse)
     wanted_mean = strength * mean.mean(axis=0) + (1 - strength) * mean
     return wanted_mean, mean, strength * np.array(maps) + (1 - strength) * np.eye(size)

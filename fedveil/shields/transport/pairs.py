@@ -20,7 +20,7 @@ from fedveil.shields.transport.counts import Counts
 
 BoolArray = npt.NDArray[np.bool_]
 _ALOOF = 0.1
-"""A column takes no part if the other columns together reveal less than this share of its own entropy."""
+"""A column is left out if the other columns together reveal less than this share of its entropy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +46,8 @@ class Pairs:
             for second in range(first):
                 shape = (values, columns[first].cells, columns[second].cells)
                 entry = np.ravel_multi_index((u, cells[first], cells[second]), shape)
-                seen = np.bincount(entry, minlength=int(np.prod(shape))).reshape(shape)
-                tables[first, second] = np.maximum(counts.noised(seen), 0.0)
+                table = np.bincount(entry, minlength=int(np.prod(shape))).reshape(shape)
+                tables[first, second] = np.maximum(counts.noised(table), 0.0)
         return cls(tuple(columns), tables)
 
     def between(self, first: int, second: int) -> FloatArray:
@@ -62,7 +62,7 @@ class Pairs:
         return Pairs(tuple(self.columns[index] for index in indices), tables)
 
     def information(self) -> FloatArray:
-        """Return I(x_j; x_k | u) in bits for every two columns: the plug-in estimate less its mean under independence.
+        """Return I(x_j; x_k | u) in bits for every two columns: the plug-in estimate minus its mean under independence.
 
         That mean is degrees of freedom over 2n nats, as for the likelihood ratio's χ² (Wilks 1938).
         """
@@ -73,7 +73,7 @@ class Pairs:
 
 
 def _conditional_information(table: FloatArray) -> float:
-    """Return I(a; b | u) in bits of counts (u, a, b), less what independence would show by chance."""
+    """Return I(a; b | u) in bits of counts (u, a, b), minus what independence would show by chance."""
     total = table.sum()
     if total <= 0:
         return 0.0
@@ -90,9 +90,9 @@ def _conditional_information(table: FloatArray) -> float:
 def importance(pairs: Pairs) -> FloatArray:
     """Return each column's weight, min(1, 2·c / max c)² · H/2, with c = Σ_k I(x_j; x_k | u) and H its entropy in bits.
 
-    A column that is related to many others counts; among these, one with a higher entropy counts more. A column that
-    reveals next to nothing about any other, such as a survey's weights, counts 0: whatever a task may need of it, the
-    rest of the record is unlikely to share it.
+    A column that is related to many others has weight; among these, one with a higher entropy has more. A column that
+    reveals next to nothing about any other, such as a survey's weights, has weight 0: whatever a task may need from it,
+    the rest of the record is unlikely to share.
     """
     shared = pairs.information().sum(axis=1)
     entropies = np.array([column.entropy for column in pairs.columns])
@@ -144,14 +144,15 @@ class Common:
     """The leading directions of (x, φ(x)) within values of u, each with a given variance; then guesses at kept columns.
 
     Symbols: φ_j(x), what the rest of a record predicts about column j: the mean coordinates of its cells under a
-    `Guess` from all other columns. A task that nobody has named is likely to resemble one more such column, so it needs
-    what many columns predict about each other. Distances in these directions therefore count when people are moved.
-    Kept columns are those that matter most, so what the rest of a record predicts about them may count separately.
+    `Guess` from all other columns. A task that nobody has named yet is likely to behave like one more such column, so
+    it needs what many columns predict about each other. Distances in these directions therefore count when people are
+    moved. Kept columns are those that matter most, so what the rest of a record predicts about them may count
+    separately.
 
     Attributes:
-        columns, guesses: the columns that take part, and the guess at each from the others.
-        seen: which of them also enter by their own cells; columns that are shown anyway need not.
-        rotation: from all these coordinates to the directions.
+        columns, guesses: the columns that are used, and the guess at each from the others.
+        seen: which of them also contribute their own cells; columns that are shown anyway need not.
+        rotation: the map from all these coordinates to the directions.
         bound: the largest norm of a person's coordinates in these directions.
     """
 
@@ -180,9 +181,9 @@ def learn_common(
 
     Args:
         cells: people's cells of the pairs' columns.
-        seen: which of these columns enter by their own cells.
-        directions: how many; fewer if there are fewer coordinates.
-        weights: the variance of each direction, and of the guess at each column that does not enter itself.
+        seen: which of these columns contribute their own cells.
+        directions: how many directions; fewer if there are fewer coordinates.
+        weights: the variance of each direction, and of the guess at each column that does not contribute its own cells.
     """
     columns, people = pairs.columns, len(u)
     guesses = []
@@ -226,7 +227,7 @@ def _scales(covariance: FloatArray, columns: Sequence[Column], seen: Sequence[bo
 
 
 def _guessed(columns: Sequence[Column], seen: Sequence[bool]) -> IntArray:
-    """Return the indices of coordinates that are guesses at columns which do not enter themselves."""
+    """Return the indices of coordinates that are guesses at columns which do not contribute their own cells."""
     start = sum(column.coordinates.shape[1] for column, enters in zip(columns, seen, strict=True) if enters)
     indices: list[int] = []
     for column, enters in zip(columns, seen, strict=True):

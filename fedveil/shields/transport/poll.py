@@ -30,11 +30,11 @@ class Question:
     """What every device is asked.
 
     Attributes:
-        about: in words.
-        factors: a device's people → their l and r, (people, a) and (people, b).
+        about: what it asks, in words.
+        factors: maps a device's people to their l and r, (people, a) and (people, b).
         bound: the largest norm that a person's l rᵀ may have.
-        moved: how far another u of one person can move the answer, in units of the bound: 0 if u is not read, √2 if it
-            decides only into which rows of the answer a person counts, otherwise 2.
+        moved: how far a different u of one person can move the answer, in units of the bound: 0 if u is not read, √2 if
+            it decides only which rows of the answer a person counts in, otherwise 2.
         values: K if the answer's rows are (anything × value of u) and r sums to 1: the answer then reveals how many
             people of each value there are.
     """
@@ -61,8 +61,8 @@ class Heard:
         question: the question.
         noise: the standard deviation of the noise on the sum.
         sum: the sum as the server receives it.
-        parts: each device's noisy part, if the poll listens to them.
-        step: how many steps devices had taken by themselves before it (`Poll.each`).
+        parts: each device's noisy part, if the poll keeps them (`Poll.listen`).
+        step: how many steps devices had computed by themselves before this question (`Poll.each`).
     """
 
     question: Question
@@ -80,20 +80,20 @@ class Poll:
     σ_q = bound_q/(μ √s_q).
     Guarantee, without subsampling, and also if questions depend on earlier answers: all sums together are μ√(Σ s_q)-GDP
     for adding or removing one person (Dong, Roth and Su 2022; Gaussian composition is exact), and `epsilon` is their
-    exact ε. For another u of one person it is μ√(Σ s_q m_q²) with m_q = `Question.moved`: `attribute_mu`. The people of
-    a device with k people are together protected k times less.
+    exact ε. For a change of one person's u, it is μ√(Σ s_q m_q²) with m_q = `Question.moved`: `attribute_mu`. The
+    people of a device with k people are together protected k times less.
     Each of D devices adds N(0, σ_q²/D). The sum is therefore only as noisy as it must be if no device withholds its
     part, and the guarantee is against observers of sums (secure aggregation). With `local`, each adds N(0, σ_q²): the
     guarantee then holds against observers of every single answer, and sums are √D times as noisy.
 
     Attributes:
-        devices: their people.
+        devices: the people of each device.
         mu: μ; infinite for exact sums.
         rng: the generator of all noise.
         local: whether each device's answer is protected by itself.
         listen: whether `heard` keeps each device's part, as a server without secure aggregation can.
         heard: every answered question.
-        steps: what devices computed for themselves in between, from what the server published.
+        steps: what devices computed by themselves between questions, from what the server published.
         spent, attribute_spent: Σ s_q and Σ s_q m_q² so far.
     """
 
@@ -116,7 +116,9 @@ class Poll:
     def ask(self, question: Question, share: float) -> FloatArray:
         """Ask every device a question, at a share of the budget, and return the sum."""
         if not share > 0 or self.spent + share > 1 + 1e-9:
-            raise InputError(f"poll: {question.about} asks for {share:.3g} of the budget; {1 - self.spent:.3g} is left")
+            raise InputError(
+                f"poll: {question.about} asks for {share:.3g} of the budget, but {1 - self.spent:.3g} is left"
+            )
         self.spent += share
         self.attribute_spent += share * question.moved**2
         noise = 0.0 if math.isinf(self.mu) else question.bound / (self.mu * math.sqrt(share))
@@ -132,7 +134,7 @@ class Poll:
         return total
 
     def each(self, step: Callable[[Device], Device]) -> None:
-        """Let every device compute something for itself; nothing leaves it."""
+        """Let every device compute something by itself; nothing leaves it."""
         self.devices = [step(device) for device in self.devices]
         self.steps.append(step)
 
@@ -142,7 +144,7 @@ class Poll:
 
     @property
     def attribute_mu(self) -> float:
-        """How far apart, in standard deviations of the noise, another u of one person can move all sums together."""
+        """How far, in standard deviations of the noise, a different u of one person can move all sums together."""
         return self.mu * math.sqrt(self.attribute_spent)
 
     @property
@@ -152,7 +154,7 @@ class Poll:
 
 
 def budget(epsilon: float, delta: float = DELTA) -> float:
-    """Return the μ whose ε at δ is at most this, to 0.1%; infinite ε for exact sums.
+    """Return the μ whose ε at δ is at most this, to 0.1%; an infinite ε means exact sums.
 
     >>> round(budget(8.0), 2), budget(float("inf"))
     (1.67, inf)
@@ -163,5 +165,5 @@ def budget(epsilon: float, delta: float = DELTA) -> float:
 
 
 def gaussian_advantage(mu: float) -> float:
-    """Return 2Φ(μ/2) − 1, the largest advantage in telling apart two worlds that are μ standard deviations apart."""
+    """Return 2Φ(μ/2) − 1, the largest advantage in distinguishing two worlds that are μ standard deviations apart."""
     return float(2 * ndtr(mu / 2) - 1)

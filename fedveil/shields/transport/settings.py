@@ -1,4 +1,4 @@
-"""How a map is fitted: settings that `Transport` takes, checked."""
+"""The settings by which `Transport` fits a map, and their checks."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ class MapSettings:
     """How a map is fitted, whichever attribute it hides.
 
     Attributes:
-        keep: columns that stay readable, in this order, each with the strength from which it is aligned itself: 0 for
+        keep: columns that stay readable, in this order, each with the strength above which it is aligned itself: 0 for
             always, 1 for only at strength 1. Not for images.
-        weights: how much a column counts in the codes, 0 to leave it out; by default, by what it reveals about other
-            columns. Not for images.
-        strength: s in [0, 1]; the codes of two values of u differ in total variation by (1 − s) times what they did.
-        codes: the number of codes; more of them keep more of x, and leave more of u to chance in the counts.
-        temperature: of the draw among codes near each other, in units of a column's variance; for images, of a fifth
-            of a picture's variance.
+        weights: how much a column counts in the codes, 0 to leave it out; by default, this depends on what it reveals
+            about other columns. Not for images.
+        strength: the strength s in [0, 1]; the total variation between the codes of two values of u is multiplied by 1
+            − s.
+        codes: the number of codes; more codes keep more of x, but reveal more of u through chance in the counts.
+        temperature: the temperature of the draw among nearby codes, in units of a column's variance; for images, in
+            units of a fifth of a picture's variance.
         stay: the cost, in nats, of changing a kept column's cell. Unused for images.
         least: the least number of training people of each value of u in a stratum. Unused for images.
         questions: rounds of counting for each aligned variable at its last temperature.
         noise: the standard deviation of Gaussian noise on each count that a device contributes to; `chart_.epsilon` is
-            what the counts spend. A single column's cells, their shares and values are taken as public. Not for images.
-        crowd: people of the rarest value of u for each code that a stratum uses; more give a tighter certificate.
+            what the counts spend. A single column's cells, their shares and values are treated as public. Not for
+            images.
+        crowd: people with the rarest value of u for each code that a stratum uses; more give a tighter certificate.
             Unused for images.
         directions: how many directions that columns have in common also count (`fedveil.shields.transport.pairs`).
         direction_weight: how much each of these directions counts.
-        guess_weight: how much it counts what the rest of a record predicts about each column that stays.
+        guess_weight: how much predictions of each column that stays, made from the rest of a record, count.
     """
 
     keep: Mapping[str, float] = field(default_factory=dict)
@@ -64,7 +66,7 @@ class MapSettings:
                 raise InputError(f"transport: {setting} must name columns, each with a number, got {columns!r}")
         for name in self.weights:
             if name in self.keep:
-                raise InputError(f"transport: column {name!r} stays, so it has no weight in the codes; leave out one")
+                raise InputError(f"transport: column {name!r} stays, so it has no weight in the codes; name it once")
         shares = {"strength": self.strength, **{f"keep of {name!r}": start for name, start in self.keep.items()}}
         for setting, share in shares.items():
             if not (isinstance(share, Real) and 0 <= share <= 1):

@@ -32,11 +32,11 @@ from fedveil.shields.transport.settings import MapSettings
 class Transport(MapSettings, Shield):
     """Show r = f(x, u), which has the same distribution for every u: a device knows its u, so the map may read it.
 
-    Columns in `keep` stay as they are except for few people, who get another person's value; all other columns become
+    Columns in `keep` stay as they are, except for a few people who get another person's value; all other columns become
     one of `codes` codes, drawn so that within strata of what stays every value of u uses each code equally often. No
     task label is read. Symbols: s the strength.
-    Guarantee: if the counts were exact and the strata were all that stays, the codes of two values of u would differ in
-    total variation by (1 − s) times what they did before, and not at all at s = 1. What remains is what kept columns
+    Guarantee: if the counts were exact and the strata were all that stays, the total variation between
+    the codes of two values of u would be multiplied by 1 − s, and 0 at s = 1. What remains is what kept columns
     reveal beyond their strata, and the error of the counts: `certify` bounds it for the code, with people not used
     here. It fails closed: a record without u, or with a u that no training person had, is not shown.
 
@@ -46,7 +46,7 @@ class Transport(MapSettings, Shield):
         epsilon: the ε (at δ = 1e-5, for adding or removing a person) that all counts together may spend. The map is
             then learned by few questions, as a federation would (`fedveil.shields.transport.federated`): columns that
             stay are not aligned, weights are 1 by default, there are no common directions, and the noise follows from
-            ε. None: the fuller fit, with `noise` as given.
+            ε. With None, the fuller fit is used, with `noise` as given.
         images: for images, "codes" shows a code's picture, and "moments" the picture itself, of which only means and
             covariances are moved (`fedveil.shields.transport.images`).
         chart_: once prepared, the fitted map, with its ε.
@@ -68,7 +68,7 @@ class Transport(MapSettings, Shield):
             raise InputError(f"transport: the attribute to hide must be a name or several, got {self.attribute!r}")
         super().__post_init__()
         if len(set(self.hidden)) < max(len(self.hidden), 1):
-            raise InputError("transport: name the attribute to hide, each of several once")
+            raise InputError("transport: name at least one attribute to hide, and each only once")
         if self.epsilon is not None and not (isinstance(self.epsilon, Real) and self.epsilon > 0):
             raise InputError(f"transport: epsilon must be above 0, got {self.epsilon!r}")
         if self.epsilon is not None and self.noise:
@@ -92,7 +92,7 @@ class Transport(MapSettings, Shield):
         attributes = [train.attribute(name) for name in self.hidden]
         complete = np.all([attribute.known for attribute in attributes], axis=0)
         if not complete.any():
-            raise InputError(f"transport: no training record of {data.name} carries {', '.join(self.hidden)}")
+            raise InputError(f"transport: no training record of {data.name} has {', '.join(self.hidden)}")
         hidden = HiddenValues.learn([attribute.take(np.flatnonzero(complete)) for attribute in attributes])
         x, u = train.x[complete], hidden.of([attribute.codes[complete] for attribute in attributes])
         chart: Chart | ImageChart
@@ -103,11 +103,11 @@ class Transport(MapSettings, Shield):
         else:
             chart = fit_chart(x, names, u, hidden.count, self, seed)
         fitted = copy.copy(self)
-        vars(fitted).update(chart_=chart, hidden_=hidden)  # the settings are frozen, and these are no settings
+        vars(fitted).update(chart_=chart, hidden_=hidden)  # the settings are frozen, but these are not settings
         return fitted
 
     def _columns(self, data: AttributeData) -> tuple[str, ...]:
-        """Return the table's column of each feature, none for images, and refuse settings that do not fit the data."""
+        """Return the table's column of each feature (none for images), and refuse settings that do not fit the data."""
         if data.x.ndim == 4:
             for setting in ("keep", "weights", "noise"):
                 if getattr(self, setting):
@@ -137,7 +137,7 @@ class Transport(MapSettings, Shield):
         """Bound every observer's balanced accuracy from (stratum, code), by people on whom the map was not fitted.
 
         If nothing is kept, stratum and code are all that is shown of a person. `about` names one of several hidden
-        attributes; default: their combinations.
+        attributes; by default, the bound is for their combinations.
         """
         chart = self._fitted()
         return certify_map(chart, self.hidden_, data, rows, seed, confidence, about, tuple(self.keep))

@@ -12,16 +12,16 @@ from fedveil.core.arrays import IntArray
 from fedveil.core.randomness import child_seed
 
 _ROWS = 4000
-"""Most shadow updates from which decoys are computed."""
+"""The most shadow updates from which decoys are computed."""
 
 Decoys = int | Literal["silence"]
-"""How many mean directions; or a zero update, which reveals nothing and never becomes outdated."""
+"""The number of mean directions, or a zero update, which reveals nothing and never becomes outdated."""
 
 
 def task_directions(updates: Tensor, labels: IntArray | None) -> Tensor:
     """Return (k, d) orthonormal rows: the mean shadow update and, if labels are known, each label's mean.
 
-    A change whose expectation is orthogonal to the mean update does not reduce the first-order fall of the loss.
+    A change whose expectation is orthogonal to the mean update does not reduce the first-order decrease of the loss.
     """
     means = [updates.mean(dim=0)]
     if labels is not None:
@@ -41,7 +41,8 @@ def spared(change: Tensor, directions: Tensor) -> Tensor:
 def decoys_of(updates: Tensor, count: Decoys, seed: int) -> Tensor:
     """Return (count, d) mean directions of shadow updates, by k-means (Lloyd 1982) on updates scaled to norm 1.
 
-    Means, so that the sum over many devices hardly changes; few, so that the choice among them reveals little.
+    They are means, so that the sum over many devices hardly changes, and few, so that the choice among them reveals
+    little.
     """
     from sklearn.cluster import KMeans
 

@@ -1,4 +1,4 @@
-"""Linear concept erasure: maps after which no linear reader reads the attribute; LEACE and iterative null space."""
+"""Linear concept erasure: maps that remove what linear readers read, by LEACE or iterative null space."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FAINT = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Eraser:
-    """x ↦ x − L(Rᵀ(x − m)): m the mean, (d,); L and R of few columns, (d, k)."""
+    """x ↦ x − L(Rᵀ(x − m)), with m the mean, (d,), and L and R of few columns, (d, k)."""
 
     mean: Tensor
     left: Tensor
@@ -35,16 +35,16 @@ class Eraser:
 def leace(x: Tensor, attributes: Sequence[IntArray]) -> Eraser:
     """Return LEACE's eraser (Belrose et al. 2023): r(x) = x − W⁺ P W (x − E x).
 
-    W = Σ^{-1/2} whitens x, and P projects on the columns of W Σ_xz, with z all attributes' indicators. Guarantee, on
-    the rows fitted: all values have the same mean, so no linear reader beats a constant; and no other such map moves x
-    less in mean square. It does not stop readers that are not linear.
+    W = Σ^{-1/2} whitens x, and P projects onto the columns of W Σ_xz, where z holds the indicators of all attributes.
+    Guarantee, on the rows fitted: all values have the same mean, so no linear reader beats a constant; and no other
+    such map moves x less in mean square. It does not stop readers that are not linear.
     """
     rows, z = x.double(), torch.cat([_indicators(codes, x) for codes in attributes], dim=1)
     mean = rows.mean(dim=0)
     centred, spread = rows - mean, z - z.mean(dim=0)
     eigenvalues, vectors = torch.linalg.eigh(centred.T @ centred / len(rows))
-    kept = eigenvalues > _FAINT * eigenvalues[-1].clamp_min(1e-300)
-    roots, vectors = eigenvalues[kept].sqrt(), vectors[:, kept]
+    varying = eigenvalues > _FAINT * eigenvalues[-1].clamp_min(1e-300)
+    roots, vectors = eigenvalues[varying].sqrt(), vectors[:, varying]
     whitened = (vectors / roots).T @ (centred.T @ spread / len(rows))
     basis = _column_space(whitened)
     return Eraser(mean.to(x), ((vectors * roots) @ basis).to(x), ((vectors / roots) @ basis).to(x))
@@ -64,8 +64,8 @@ def inlp(x: Tensor, attributes: Sequence[IntArray], times: int = 8) -> Eraser:
     standard = (x.double() - mean) / torch.where(scale > 1e-9, scale, 1.0)
     dropped = standard.new_zeros(x.shape[1], 0)
     for codes in [codes for _ in range(times) for codes in attributes]:
-        seen = standard - (standard @ dropped) @ dropped.T
-        reader = LogisticRegression(C=0.1, class_weight="balanced", max_iter=50, tol=1e-3).fit(seen.numpy(), codes)
+        remaining = standard - (standard @ dropped) @ dropped.T
+        reader = LogisticRegression(C=0.1, class_weight="balanced", max_iter=50, tol=1e-3).fit(remaining.numpy(), codes)
         directions = torch.from_numpy(np.atleast_2d(reader.coef_).T.copy())
         new = _column_space(directions - dropped @ (dropped.T @ directions))
         if not new.shape[1] or dropped.shape[1] + new.shape[1] > x.shape[1]:

@@ -35,7 +35,7 @@ FORMAT = 1
 _MARK = "fedveil-unread"
 
 Noise = Literal["isotropic", "means", "shaped"]
-"""Of layers' inputs alone, equal in all directions; along differences of means; against readers; see `shaping`."""
+"""On layers' inputs alone, equal in all directions; along differences of means; or against readers (`shaping`)."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Ingredients:
         noise: noise on layers' inputs and slopes: shaped (against readers), means (along the differences of the values'
             means), isotropic (on layers' inputs), or null.
         targets: take steps through a zoo towards a value drawn from the prior.
-        retrained: how often readers and zoo are fitted on defended updates while the shield is fitted; 1: on clean
-            updates alone.
+        retrained: how often readers and zoo are fitted while the shield is fitted; after the first time, on
+            defended updates. With 1, on clean updates alone.
         spare: keep the change orthogonal to the task's mean directions.
-        decoys: the number of mean directions of shadow updates, one of which is sometimes sent instead; 0: none;
-            silence: sometimes a zero update is sent instead.
+        decoys: the number of mean directions of shadow updates, one of which is sometimes sent instead; 0 for
+            none; silence to send a zero update sometimes.
     """
 
     relative: float = 0.3
@@ -79,7 +79,7 @@ class Ingredients:
         if not whole and self.decoys != "silence":
             raise InputError(f"unread: decoys is a whole number of at least 0, or silence; got {self.decoys!r}")
         if not (self.erase or self.noise or self.targets or self.decoys):
-            raise InputError("unread: nothing is done; choose erase, noise, targets or decoys")
+            raise InputError("unread: no ingredient is chosen; choose erase, noise, targets or decoys")
 
     @property
     def share(self) -> float:
@@ -89,7 +89,7 @@ class Ingredients:
 
     @property
     def beside_decoys(self) -> float:
-        """The share of the norm for erasure, targets and noise together: half of it if there are decoys, too."""
+        """The share of the norm for erasure, targets and noise together: half of it if there are decoys as well."""
         return self.relative / (2 if self.decoys else 1)
 
     @property
@@ -101,16 +101,16 @@ class Ingredients:
 
 @dataclass(frozen=True, eq=False)
 class Unreading:
-    """Erasers of layers' inputs, factors of noise, zoos, directions of the task and decoys: public, not secret.
+    """Erasers of layers' inputs, factors of noise, zoos, directions of the task and decoys; all of it is public.
 
     Attributes:
         segments: the layout of the updates that it was fitted on.
         priors: for each hidden attribute, the shares of its values among the shadow devices.
         erasers: one for each layer's input.
-        factors: (D, r) of the noise over all layers' inputs and slopes.
+        factors: (D, r), factors of the noise over all layers' inputs and slopes.
         zoos: for targets, one for each attribute.
-        directions: (k, d) of the task.
-        decoys: (k, d) mean directions.
+        directions: (k, d), the task's directions.
+        decoys: (k, d), mean directions.
     """
 
     segments: tuple[Segment, ...]
@@ -122,7 +122,7 @@ class Unreading:
     decoys: Tensor | None = None
 
     def check_parts(self, ingredients: Ingredients) -> None:
-        """Refuse ingredients that it was not fitted for: none is left out silently."""
+        """Refuse ingredients that it was not fitted for, so that none is left out silently."""
         fitted = {
             "erase": bool(self.erasers),
             "noise": self.factors is not None,
@@ -132,13 +132,13 @@ class Unreading:
         }
         for name, present in fitted.items():
             if bool(getattr(ingredients, name)) != present:
-                why = "not asked for, and part of the fit" if present else "asked for, and no part of the fit"
+                why = "not requested, but part of the fit" if present else "requested, but not part of the fit"
                 raise InputError(f"unread: {name} is {why}; choose as it was fitted, or fit it afresh")
 
     def check(self, segments: Sequence[Segment]) -> None:
         """Refuse updates of another layout."""
         if tuple(segments) != self.segments:
-            raise InputError("unread: fitted for another layout than this update's; fit it on this model's updates")
+            raise InputError("unread: fitted for a layout other than this update's; fit it on this model's updates")
 
 
 def fit_unreading(
@@ -158,7 +158,7 @@ def fit_unreading(
         segments: the updates' layout.
         ingredients: what is done to an update.
         labels: (n,) the task's labels, for `spare`; −1 if unknown.
-        seed: of all randomness.
+        seed: for all randomness.
     """
     if not codes:
         raise InputError("unread: no attribute to hide; give the codes of at least one")
@@ -212,9 +212,11 @@ def _factors(sides: Sides, read: Read, attributes: list[IntArray], ingredients: 
 
 
 def save_unreading(fit: Unreading, path: str | Path) -> None:
-    """Write the file, whole or not at all. A fit with targets is refused, since zoos have files of their own."""
+    """Write the file completely or not at all. A fit with targets is refused, since zoos have their own files."""
     if fit.zoos:
-        raise InputError(f"{path}: a fit with targets is not stored, because zoos have files of their own; fit without")
+        raise InputError(
+            f"{path}: a fit with targets is not stored, because zoos have their own files; leave out targets"
+        )
     tensors = {f"prior/{name}": prior for name, prior in fit.priors.items()}
     for index, eraser in enumerate(fit.erasers):
         tensors |= {f"eraser/{index}/{name}": tensor for name, tensor in vars(eraser).items()}
@@ -226,7 +228,7 @@ def save_unreading(fit: Unreading, path: str | Path) -> None:
     try:
         write_atomically(Path(path), bytes_from_tensors(contiguous, {_MARK: manifest}))
     except OSError as fault:
-        raise InputError(f"{path}: cannot be written ({fault.strerror or fault}); choose another place") from fault
+        raise InputError(f"{path}: cannot be written ({fault.strerror or fault}); choose another path") from fault
 
 
 def load_unreading(path: str | Path) -> Unreading:
@@ -234,17 +236,17 @@ def load_unreading(path: str | Path) -> Unreading:
     try:
         content = Path(path).read_bytes()
     except OSError as fault:
-        raise InputError(f"{path}: no fit of unread can be read here ({fault.strerror or fault})") from fault
+        raise InputError(f"{path}: the fit of unread cannot be read ({fault.strerror or fault})") from fault
     try:
         tensors = tensors_from_bytes(content)
         manifest = json.loads(metadata_of(content)[_MARK])
         if manifest["format"] != FORMAT:
-            raise InputError(f"{path}: in format {manifest['format']}, and this version reads {FORMAT}; fit it afresh")
+            raise InputError(f"{path}: in format {manifest['format']}, but this version reads {FORMAT}; fit it afresh")
         return _checked(_from_manifest(manifest, tensors))
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError, RecursionError, OverflowError) as fault:
         if isinstance(fault, InputError):
             raise
-        raise InputError(f"{path}: cut short, altered, or no fit of unread; fit it afresh or copy it again") from fault
+        raise InputError(f"{path}: cut short, altered, or not a fit of unread; fit or copy it again") from fault
 
 
 def _from_manifest(manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Unreading:

@@ -15,10 +15,10 @@ from fedveil.core.randomness import child_seed, numpy_generator, torch_generator
 from fedveil.shields.unread.sides import Read, Sides
 
 DIRECTIONS = 64
-"""Most directions of the noise."""
+"""The most directions of the noise."""
 
 _LARGE = 1024
-"""If there are more columns than this, that many rows are sampled."""
+"""If there are more columns than this, a random sample of this many rows is used."""
 
 
 def between_means(sides: Sides, read: Read, attributes: Sequence[IntArray]) -> Tensor:
@@ -37,28 +37,28 @@ def shaped(sides: Sides, read: Read, attributes: Sequence[IntArray], relative: f
     The gradient of the information that v + n has about u, with respect to the covariance N of n, is −½·E[s sᵀ] with
     s = ∇ log p(u | v + n) (Palomar and Verdú 2006). So readers p are fitted on v with the noise so far, scaled to its
     final norm, and N moves towards their mean s sᵀ, in units in which all motions cost the same, by Frank and Wolfe's
-    steps 1/(k + 1). After the first time N is what readers of clean updates are sensitive to; later times account for
+    steps 1/(k + 1). After the first fit, N is what readers of clean updates are sensitive to; later fits account for
     readers who know the noise. These are estimates, not bounds: what no reader here finds is not removed.
     """
     units = _units(sides, read)
     generator = torch_generator(seed, "shaped noise")
-    half = numpy_generator(seed, "readers' halves").permutation(len(read.norms))
-    held, learned = half[: len(half) // 5], half[len(half) // 5 :]
+    order = numpy_generator(seed, "readers' halves").permutation(len(read.norms))
+    validation, training = order[: len(order) // 5], order[len(order) // 5 :]
     total: Tensor | None = None
-    for time in range(times):
+    for fit in range(times):
         values = read.values
         if total is not None:
             factors = total * units[:, None]
             values = values + drawn(sides, read, factors, relative, _normal(len(values), factors, generator))
         rows = []
         for index, codes in enumerate(attributes):
-            reader_seed = child_seed(seed, "reader", time, index)
-            rows.append(_sensitivity(values, codes, learned, held, reader_seed) * units)
+            reader_seed = child_seed(seed, "reader", fit, index)
+            rows.append(_sensitivity(values, codes, training, validation, reader_seed) * units)
         s = torch.cat(rows)
         if s.shape[1] > _LARGE:  # a sample of rows gives the leading directions at far less cost
             s = s[torch.randperm(len(s), generator=generator)[:_LARGE]]
         s = s / torch.linalg.matrix_norm(s)  # tr(s sᵀ) = 1
-        step = 1 / (time + 1)
+        step = 1 / (fit + 1)
         both = s if total is None else torch.cat([(1 - step) ** 0.5 * total.T, step**0.5 * s])
         total = _leading(both)
     assert total is not None
@@ -66,9 +66,9 @@ def shaped(sides: Sides, read: Read, attributes: Sequence[IntArray], relative: f
 
 
 def drawn(sides: Sides, read: Read, factors: Tensor, relative: Tensor | float, z: Tensor) -> Tensor:
-    """Return (n, D) noise F·z, scaled for each update so that its change has this root mean square share of its norm.
+    """Return (n, D) noise F·z, scaled so that the root mean square of an update's change is this share of its norm.
 
-    The scale depends on the public shape and on the update's norms, and on no value of an attribute.
+    The scale depends on the public shape and on the update's norms, but on no value of an attribute.
     """
     per_side = torch.stack([part.square().sum() for part in torch.split(factors, sides.widths)])
     expected = (sides.prices(read) * per_side.to(read.values)).sum(dim=1)
@@ -76,7 +76,7 @@ def drawn(sides: Sides, read: Read, factors: Tensor, relative: Tensor | float, z
     return scale[:, None] * (z.to(read.values) @ factors.T.to(read.values))
 
 
-def _sensitivity(values: Tensor, codes: IntArray, learned: IntArray, held: IntArray, seed: int) -> Tensor:
+def _sensitivity(values: Tensor, codes: IntArray, training: IntArray, validation: IntArray, seed: int) -> Tensor:
     """Return (m, D) rows whose mean outer product is E[s sᵀ] of a reader fitted on these."""
     mean, scale = values.mean(dim=0), values.std(dim=0)
     scale = torch.where(scale > 1e-6, scale, torch.inf)  # a constant column reveals nothing
@@ -84,7 +84,7 @@ def _sensitivity(values: Tensor, codes: IntArray, learned: IntArray, held: IntAr
     present, indices = np.unique(codes, return_inverse=True)
     array = x.numpy()
     recipe = Recipe(hidden=(256, 128), most_epochs=6, patience=2)
-    train, stop = ((array[rows], indices[rows]) for rows in (learned, held))
+    train, stop = ((array[rows], indices[rows]) for rows in (training, validation))
     reader = fit_network(train, stop, len(present), recipe, even=True, seed=seed, device="cpu")
     rows = []
     with torch.enable_grad():

@@ -30,7 +30,7 @@ class Unread(Ingredients, Shield):
     """Send g + c(g, z): an update moved where readers look, by a map that never reads the true value.
 
     c erases linear traces, steps towards a value drawn from the prior, adds noise shaped against readers, and sometimes
-    replaces all of it by a decoy; each may be left out. It has to be fitted on shadow devices first.
+    replaces the whole update by a decoy; each may be left out. It has to be fitted on shadow devices first.
     Symbols: g an update (a gradient or a difference of weights); c the change, z the device's randomness. For a layer
     (G, b) = δ ⊗ (a, 1) erasure and noise move its input, G + b ⊗ n with one n for all outputs, and its slopes.
     Guarantee: c reads g, public figures of shadow devices and z, never u: the same update gives the same bits for every
@@ -39,8 +39,8 @@ class Unread(Ingredients, Shield):
 
     Attributes:
         sticky: use the same noise, targets and coin for a device in every round, so that pooling rounds gains nothing.
-        seed: of the fitting.
-        fit: a file that `fedveil.shields.unread.save_unreading` wrote; null: call `fitted`, or nothing is sent.
+        seed: the seed for the fitting.
+        fit: a file that `fedveil.shields.unread.save_unreading` wrote; with null, call `fitted`, or nothing is sent.
     """
 
     name = "unread"
@@ -61,7 +61,7 @@ class Unread(Ingredients, Shield):
             self._keep(fit)
 
     def _keep(self, fit: Unreading) -> None:
-        vars(self).update(fit_=fit, sides_=Sides(fit.segments), secrets_={})  # the settings are frozen, not these
+        vars(self).update(fit_=fit, sides_=Sides(fit.segments), secrets_={})  # only settings are frozen
 
     def fitted(
         self,
@@ -85,9 +85,9 @@ class Unread(Ingredients, Shield):
         return message.with_values(self._sent(rows, [context] * len(rows)).view(message.values.shape))
 
     def prepared(self, data: AttributeData, seed: int) -> Unread:
-        """Refuse a shield that was not fitted: every device would be silent."""
+        """Refuse a shield that was not fitted: no device would send anything."""
         if self.fit_ is None:
-            raise InputError("unread: is not fitted; call fitted(updates, codes, segments), or name a file: fit=…")
+            raise InputError("unread: not fitted yet; call fitted(updates, codes, segments), or name a file: fit=…")
         return self
 
     def change_all(self, updates: Tensor, contexts: Sequence[Context]) -> Tensor:
@@ -120,18 +120,18 @@ class Unread(Ingredients, Shield):
                 targets = torch.cat([torch.multinomial(zoo.prior, 1, generator=generator) for generator in generators])
                 sent = sent + towards(updates, zoo, targets, share, 0 if self.sticky else contexts[0].round, self.seed)
         if fit.factors is not None:
-            used = torch.linalg.vector_norm(sent - updates, dim=1) / torch.where(read.norms > 0, read.norms, 1.0)
-            left = (self.beside_decoys**2 - used.square()).clamp_min(0).sqrt()
+            spent = torch.linalg.vector_norm(sent - updates, dim=1) / torch.where(read.norms > 0, read.norms, 1.0)
+            remaining = (self.beside_decoys**2 - spent.square()).clamp_min(0).sqrt()
             z = torch.stack([torch.randn(fit.factors.shape[1], generator=generator) for generator in generators])
-            now = sides.read(sent)
-            sent = sides.moved(sent, now, drawn(sides, now, fit.factors, left, z))
+            current = sides.read(sent)
+            sent = sides.moved(sent, current, drawn(sides, current, fit.factors, remaining, z))
         if fit.directions is not None:
             sent = updates + spared(sent - updates, fit.directions.to(updates))
         if fit.decoys is not None:
-            instead = decoy_for(updates, fit.decoys.to(updates))
+            decoys = decoy_for(updates, fit.decoys.to(updates))
             coins = torch.cat([torch.rand(1, generator=generator) for generator in generators]).to(updates)
-            replaced = coins < replacement_chances(updates, instead, self.decoy_share)
-            sent = torch.where(replaced[:, None], instead, sent)
+            replaced = coins < replacement_chances(updates, decoys, self.decoy_share)
+            sent = torch.where(replaced[:, None], decoys, sent)
         return torch.where(read.norms[:, None] > 0, sent, updates)
 
     def _bounded(self, sides: Sides, updates: Tensor, read: Read, motion: Tensor) -> Tensor:

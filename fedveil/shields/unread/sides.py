@@ -1,4 +1,4 @@
-"""The two sides of each layer in an update, its inputs and its outputs' slopes: read and moved."""
+"""Reading and moving the two sides of each layer in an update: its inputs, and the slopes of its outputs."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Read:
     """What is read from n updates.
 
     Attributes:
-        values: (n, D) for each layer its input â, then its slopes b/‖b‖.
-        sizes: (n, layers) the norms ‖b‖.
-        norms: (n,) of the updates.
+        values: (n, D): for each layer, its input â, then its slopes b/‖b‖.
+        sizes: (n, layers): the norms ‖b‖.
+        norms: (n,): the norms of the updates.
     """
 
     values: Tensor
@@ -50,7 +50,7 @@ class Read:
     norms: Tensor
 
     def take(self, rows: Tensor) -> Read:
-        """Return some of them."""
+        """Return the readings of some of the updates."""
         return Read(self.values[rows], self.sizes[rows], self.norms[rows])
 
 
@@ -71,7 +71,7 @@ class Sides:
             if name.endswith("weight") and len(weights.shape) > 1 and biases is not None:
                 layers.append(Layer(weights, biases, layers[-1].slopes.stop if layers else 0))
         if not layers:
-            raise InputError("unread: the model has no layer with weights and biases; nothing could be hidden in it")
+            raise InputError("unread: the model has no layer with weights and biases, so nothing can be hidden")
         self.layers = tuple(layers)
         self.width = layers[-1].slopes.stop
 

@@ -17,13 +17,13 @@ from fedveil.updates.segments import Segment
 STEPS = 5
 MODELS = 3
 _MOST_FITS = 3
-"""A zoo is fitted at most this often."""
+"""A zoo is fitted at most this many times."""
 
 
 def towards(updates: Tensor, zoo: Zoo, targets: Tensor, share: Tensor, number: int, seed: int) -> Tensor:
     """Return (n, d) changes of norm share · ‖update‖ that make the zoo read the targets.
 
-    RecUP-FL's meta-train and meta-test (see `fedveil.shields.recup.fgsm`), downhill towards a target in place of uphill
+    RecUP-FL's meta-train and meta-test (see `fedveil.shields.recup.fgsm`), downhill towards a target instead of uphill
     from the true value, which is not read here.
     """
     norms = torch.linalg.vector_norm(updates, dim=1, keepdim=True)
@@ -53,10 +53,10 @@ def fit_target_zoos(
         zoo_seed = child_seed(seed, "zoo", name)
         values = [str(code) for code in range(int(column.max()) + 1)]
         zoo = fit_zoo(updates, column, values, name, segments, "max", (64, 128, 256), seed=zoo_seed)
-        for time in range(1, min(_MOST_FITS, retrained)):
-            generator = torch.Generator().manual_seed(child_seed(zoo_seed, "targets", time) % 2**63)
+        for fit in range(1, min(_MOST_FITS, retrained)):
+            generator = torch.Generator().manual_seed(child_seed(zoo_seed, "targets", fit) % 2**63)
             targets = torch.multinomial(zoo.prior, len(updates), True, generator=generator)
-            change = towards(updates, zoo, targets, shares, time, zoo_seed)
-            zoo = refit(zoo, updates + change, column, seed=child_seed(zoo_seed, "again", time))
+            change = towards(updates, zoo, targets, shares, fit, zoo_seed)
+            zoo = refit(zoo, updates + change, column, seed=child_seed(zoo_seed, "again", fit))
         zoos[name] = zoo
     return zoos

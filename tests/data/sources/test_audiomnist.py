@@ -127,7 +127,7 @@ def test_the_archive_serves_as_well(folder):
     np.testing.assert_array_equal(packed.x, unpacked.x)
     np.testing.assert_array_equal(packed.split, unpacked.split)
     (folder.parent / "AudioMNIST-master.zip").write_bytes(b"no archive")
-    with pytest.raises(InputError, match=r"AudioMNIST-master\.zip: is not a whole archive"):
+    with pytest.raises(InputError, match=r"AudioMNIST-master\.zip: is not a complete archive"):
         load()
 
 

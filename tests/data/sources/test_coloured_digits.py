@@ -111,5 +111,5 @@ def test_truncated_files_are_refused(tmp_path):
     assert read_idx(path).tolist() == list(b"abcde")
     for broken in (whole[:-5], b"", gzip.compress(b"\0\0\x08\x01\0\0\0\x05abc"), gzip.compress(b"hello"), b"x" * 99):
         path.write_bytes(broken)
-        with pytest.raises(InputError, match="not a whole MNIST file"):
+        with pytest.raises(InputError, match="not a complete MNIST file"):
             read_idx(path)

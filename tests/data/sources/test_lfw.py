@@ -126,7 +126,7 @@ def test_the_archive_serves_as_well(folder):
     np.testing.assert_array_equal(load().x, unpacked.x)
     whole = (folder / "lfw-deepfunneled.tgz").read_bytes()
     (folder / "lfw-deepfunneled.tgz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"lfw-deepfunneled\.tgz: is not a whole archive"):
+    with pytest.raises(InputError, match=r"lfw-deepfunneled\.tgz: is not a complete archive"):
         load()
     (folder / "lfw-deepfunneled.tgz").unlink()
     with pytest.raises(InputError, match=r"lacks lfw-deepfunneled/ and lfw-deepfunneled\.tgz"):

@@ -217,7 +217,7 @@ def test_the_archive_and_its_unpacked_folder_serve_as_well(folder):
     np.testing.assert_array_equal(packed.split, flat.split)
     whole = (folder / "UTKFace.tar.gz").read_bytes()
     (folder / "UTKFace.tar.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"UTKFace\.tar\.gz: is not a whole archive"):
+    with pytest.raises(InputError, match=r"UTKFace\.tar\.gz: is not a complete archive"):
         load()
 
 

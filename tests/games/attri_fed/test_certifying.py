@@ -62,7 +62,7 @@ def test_records_of_one_person_count_once() -> None:
 def test_numbers_beyond_the_reach_are_refused() -> None:
     released, _ = several_records_each()
     values = {**released.values, Split.TEST: released.values[Split.TEST] + 5}
-    with pytest.raises(InputError, match="clamp representations to reach"):
+    with pytest.raises(InputError, match="clamp representations to the reach"):
         fit_code(replace(released, values=values), 1)
 
 

@@ -59,11 +59,11 @@ def test_unlikely_records_are_sent_raw_and_far_ones_verbatim():
     ("change", "error"),
     [
         (lambda data: data[: HEADER_BYTES - 1], "less than its header"),
-        (lambda data: data[:-1], "cut or altered"),
-        (lambda data: data + b"x", "cut or altered"),
-        (lambda data: b"zzzz" + data[4:], "one of ours"),
-        (lambda data: data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], "cut or altered"),
-        (lambda data: data[:12] + bytes([data[12] ^ 1]) + data[13:], "cut or altered"),
+        (lambda data: data[:-1], "cut short or altered"),
+        (lambda data: data + b"x", "cut short or altered"),
+        (lambda data: b"zzzz" + data[4:], "the expected header"),
+        (lambda data: data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], "cut short or altered"),
+        (lambda data: data[:12] + bytes([data[12] ^ 1]) + data[13:], "cut short or altered"),
         (lambda data: b"", "less than its header"),
     ],
 )
@@ -90,7 +90,7 @@ def test_more_records_than_a_message_holds_are_refused():
 def test_another_priors_message_is_refused():
     other = RateCode.fit(values(seed=3), low=-7, high=7)
     assert other.digest != code().digest
-    with pytest.raises(InputError, match="another prior"):
+    with pytest.raises(InputError, match="another code"):
         unpack(pack(values()[:5], code()).data, other)
 
 

@@ -65,9 +65,9 @@ def test_a_hundred_records_take_what_was_promised():
 def test_cut_altered_and_foreign_messages_are_refused():
     data = pack(clusters()[:100], joint()).data
     for wrong in (data[:-1], data + b"\1", data[:-4] + bytes([data[-4] ^ 8]) + data[-3:]):
-        with pytest.raises(InputError, match="cut or altered"):
+        with pytest.raises(InputError, match="cut short or altered"):
             unpack(wrong, joint())
-    with pytest.raises(InputError, match="another prior"):
+    with pytest.raises(InputError, match="another code"):
         unpack(data, RateCode.fit(clusters(), low=-2, high=2))
 
 

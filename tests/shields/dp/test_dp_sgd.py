@@ -143,7 +143,7 @@ def test_where_records_have_no_gradients_of_their_own_nothing_is_sent():
     several = Context(0, 1, torch_generator(0), segments=context.segments, samples=device(celeba(), 3, None)[1].samples)
     for wrong, message in [
         (Context(0, 1, torch_generator(0), segments=context.segments), "needs the records behind an update"),
-        (several, "no record's share of this update can be told"),
+        (several, "no record's share of this update can be determined"),
     ]:
         with pytest.raises(ShieldError, match=message):
             sent_by(DPSGD(1.0), update, wrong)

@@ -91,7 +91,7 @@ def test_it_fails_closed():
     for clip in (1.0, None):
         with pytest.raises(ShieldError, match="nothing is sent"):
             sent(DPLaplace(1.0, clip=clip), torch.tensor([[1.0, float("nan")]]))
-    with pytest.raises(ShieldError, match="3 numbers, where dimensions=4"):
+    with pytest.raises(ShieldError, match="3 numbers, but dimensions=4"):
         sent(DPLaplace(1.0, clipped_in="L2", dimensions=4), torch.zeros(1, 3))
     with pytest.raises(InputError, match="delta must lie"):
         composed_epsilon(1.0, 2, 1.0)

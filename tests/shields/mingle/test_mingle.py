@@ -199,7 +199,7 @@ def test_misspelt_names_are_answered_with_those_that_exist(table):
     data, _ = table
     with pytest.raises(InputError, match="home"):
         Mingle("u", 0.1, columns=[["hme"]]).prepared(data, 0)
-    with pytest.raises(InputError, match="there are: u"):
+    with pytest.raises(InputError, match="choose from: u"):
         Mingle("v", 0.1).prepared(data, 0)
 
 

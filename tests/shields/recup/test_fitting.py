@@ -249,7 +249,7 @@ def test_bad_input_is_refused_in_one_line(sent):
         "width is": {"widths": (0,)},
         "depth is": {"depth": 6},
         "no features": {"how": "maxx"},
-        "features of each update, where 'max' has": {"precomputed": True},
+        "features of each update, but 'max' has": {"precomputed": True},
     }
     for message, changes in faults.items():
         with pytest.raises(InputError, match=message):

@@ -176,7 +176,7 @@ def test_policies_choose_for_each_device():
     ]
     answers = shield.apply_all(updates, device_contexts)
     assert isinstance(answers[3], ShieldError)
-    assert "asks for recommended, and this shield is recup, so nothing is sent" in str(answers[3])
+    assert "asks for recommended, but this shield is recup, so nothing is sent" in str(answers[3])
     plain = contexts(range(300, 304))
     by_sex = sent_by(recup(sex), updates, plain)
     assert torch.allclose(answers[0][0].values[0], by_sex[0], atol=2e-7)
@@ -193,7 +193,7 @@ def test_policies_choose_for_each_device():
 BAD = {
     "no value": ({"race": [0]}, {}, "does not hold its own 'sex'"),
     "unknown": ({"sex": [-1]}, {}, "own 'sex' is unknown"),
-    "out of range": ({"sex": [5]}, {}, "numbered 5 and its zoo knows 2 values"),
+    "out of range": ({"sex": [5]}, {}, "numbered 5, but its zoo knows 2 values"),
     "another layout": ({"sex": [0]}, {"segments": (Segment("model", "w", (4622,), 0),)}, "another layout"),
     "no layout": ({"sex": [0]}, {"segments": ()}, "another layout"),
 }
@@ -291,7 +291,7 @@ def test_a_study_names_zoos_by_their_files(tmp_path):
     from fedveil.config import parts
 
     for files in ("no.safetensors", ["no.safetensors"]):
-        with pytest.raises(InputError, match=r"no\.safetensors: no zoo here"):
+        with pytest.raises(InputError, match=r"no\.safetensors: no such zoo"):
             parts.make(RecUP, {"zoos": files, "budget": 0.1}, "methods.m.shield")
 
 

@@ -89,13 +89,13 @@ def test_a_file_cut_short_anywhere_is_refused(file):
     lengths = {0, 1, 7, 8, 9, header // 2, header - 1, header, header + 1, len(whole) // 2, len(whole) - 1}
     for length in sorted(lengths):
         file.write_bytes(whole[:length])
-        with pytest.raises(InputError, match=r"u\.safetensors: cut short, or no zoo"):
+        with pytest.raises(InputError, match=r"u\.safetensors: cut short, or not a zoo"):
             Zoo.load(file)
 
 
 def test_a_file_with_trailing_bytes_is_refused(file):
     file.write_bytes(file.read_bytes() + b"\0")
-    with pytest.raises(InputError, match="cut short, or no zoo"):
+    with pytest.raises(InputError, match="cut short, or not a zoo"):
         Zoo.load(file)
 
 
@@ -114,16 +114,16 @@ def test_every_flipped_bit_is_found(file):
 
 
 def test_foreign_missing_and_other_files_are_refused(tmp_path, zoo):
-    with pytest.raises(InputError, match="no zoo here; make one"):
+    with pytest.raises(InputError, match="no such zoo; make one"):
         Zoo.load(tmp_path / "missing.safetensors")
     with pytest.raises(InputError, match="cannot be read"):
         Zoo.load(tmp_path)
     foreign = tmp_path / "foreign.safetensors"
     save_file({"weight": torch.ones(3)}, foreign)
-    with pytest.raises(InputError, match="a safetensors file, but no zoo"):
+    with pytest.raises(InputError, match="a safetensors file, but not a zoo"):
         Zoo.load(foreign)
     foreign.write_text("data: {source: adult}\n")
-    with pytest.raises(InputError, match="cut short, or no zoo"):
+    with pytest.raises(InputError, match="cut short, or not a zoo"):
         Zoo.load(foreign)
     with pytest.raises(InputError, match="cannot be written"):
         zoo.save(tmp_path / "nowhere" / "u.safetensors")
@@ -134,9 +134,9 @@ def test_a_zoo_that_does_not_fit_together_is_refused_even_with_a_right_digest(zo
     path = tmp_path / "u.safetensors"
     broken = {
         "other shapes": {"sizes": ((9, 9), (16, 8))},
-        "are not as they should be": {"scale": torch.zeros_like(zoo.scale)},
-        "not as they should": {"prior": zoo.prior / 2},
-        "as they should be": {"features": "maxx"},
+        "are inconsistent": {"scale": torch.zeros_like(zoo.scale)},
+        "members are inconsistent": {"prior": zoo.prior / 2},
+        "or members are inconsistent": {"features": "maxx"},
         "other features than the members read": {"features": "biases"},
     }
     for message, changes in broken.items():
@@ -149,7 +149,7 @@ def test_another_format_is_refused(zoo, tmp_path, monkeypatch):
     monkeypatch.setattr("fedveil.shields.recup.zoo.FORMAT", 2)
     zoo.save(tmp_path / "u.safetensors")
     monkeypatch.undo()
-    with pytest.raises(InputError, match="in format 2, and this version reads 1"):
+    with pytest.raises(InputError, match="in format 2, but this version reads 1"):
         Zoo.load(tmp_path / "u.safetensors")
 
 

@@ -71,7 +71,7 @@ def test_too_many_strata_are_refused_at_once():
         ({"directions": -1}, "directions must be a whole number of at least 0"),
         ({"guess_weight": float("nan")}, "guess_weight must be finite"),
         ({"attribute": 3}, "must be a name or several"),
-        ({"attribute": ["u", "u"]}, "each of several once"),
+        ({"attribute": ["u", "u"]}, "each only once"),
     ],
 )
 def test_meaningless_settings_are_refused(settings, message):

@@ -132,7 +132,7 @@ def test_it_fails_closed():
     """A record without u, or with a value of u that nobody had, is not shown; without any u there is no map."""
     table = people(2000, missing=5)
     shield = Transport("u", codes=10).prepared(table, 0)
-    with pytest.raises(ShieldError, match="carries no u"):
+    with pytest.raises(ShieldError, match="a record has no u"):
         shown(shield, table, table.rows(Split.TEST))
     with pytest.raises(ShieldError, match="does not know 'u'"):
         shield.apply(Message(Kind.INPUT, torch.zeros(2, table.x.shape[1])), Context(0, 0, torch_generator(0, "t")))
@@ -156,7 +156,7 @@ def test_it_fails_closed():
         ({"codes": 0}, "codes"),
         ({"noise": -1.0}, "noise"),
         ({"temperature": 0.0}, "temperature"),
-        ({"attribute": []}, "name the attribute"),
+        ({"attribute": []}, "name at least one attribute"),
     ],
 )
 def test_mistakes_in_settings(settings, message):
@@ -208,7 +208,7 @@ def test_adult_beats_the_raw_table_at_little_cost(published):
 def test_training_people_and_groups_certify_nothing(table):
     """The map balances the people it was fitted on; records of one group are not independent."""
     shield = Transport("u", codes=20).prepared(table, 0)
-    with pytest.raises(InputError, match="certify nothing; give rows of other people"):
+    with pytest.raises(InputError, match="cannot certify it; give rows of other people"):
         shield.certify(table, table.rows(Split.TRAIN)[:500], 0)
     grouped = replace(table, groups=np.arange(len(table)) // 2)
     with pytest.raises(InputError, match="come in groups"):

@@ -147,7 +147,7 @@ def test_it_fails_closed():
     shield = fitted("means")
     with pytest.raises(ShieldError, match="NaN"):
         shield.apply(row.with_values(row.values * float("nan")), context({}))
-    with pytest.raises(ShieldError, match="numbers where the model has"):
+    with pytest.raises(ShieldError, match="numbers, but the model has"):
         shield.apply(row, replace(context({}), segments=SEGMENTS[:-1]))
     with pytest.raises(ShieldError):
         shield.apply(row.with_values(row.values[:, 1:]), context({}))
@@ -163,7 +163,7 @@ def test_it_fails_closed():
         ({"relative": float("nan")}, "relative"),
         ({"erase": "leece"}, "leace"),
         ({"noise": "white"}, "isotropic"),
-        ({"noise": None}, "nothing is done"),
+        ({"noise": None}, "no ingredient is chosen"),
         ({"retrained": 0}, "retrained"),
         ({"decoys": -1}, "decoys"),
         ({"decoys": "quiet"}, "decoys"),
@@ -194,12 +194,12 @@ def test_a_fit_is_kept_in_a_file(tmp_path):
     again = Unread(0.3, **done, fit=str(path))
     people = range(300, 308)
     assert torch.equal(sent(shield, updates[300:308], people), sent(again, updates[300:308], people))
-    with pytest.raises(InputError, match="spare is not asked for"):
+    with pytest.raises(InputError, match="spare is not requested"):
         Unread(0.3, **(done | {"spare": False}), fit=str(path))
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(InputError, match="cut short"):
         Unread(0.3, **done, fit=str(path))
-    with pytest.raises(InputError, match="can be read"):
+    with pytest.raises(InputError, match="cannot be read"):
         Unread(0.3, **done, fit=str(tmp_path / "none"))
     with pytest.raises(InputError, match="targets"):
         save_unreading(fitted("targets").fit_, path)
