@@ -100,7 +100,14 @@ class Policy:
                     )
 
     def __hash__(self) -> int:
-        return hash(repr(self))
+        return hash((tuple(sorted(self.hide.items())), self.metrics, self.tell, str(self.ledger)))
+
+    @property
+    def protection(self) -> str:
+        """What the policy hides and by what, as text: equal for policies that protect alike, in every process."""
+        hide = {name: float(level) for name, level in sorted(self.hide.items())}
+        zoos = {name: str(file) for name, file in sorted(self.zoo.items())}
+        return f"hide {hide} by {self.chosen} with zoos {zoos}"
 
     @property
     def where(self) -> str:

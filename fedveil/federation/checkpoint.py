@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,7 +172,8 @@ def fingerprint(federation: Federation, game: Game) -> dict[str, Any]:
     each = ("batch_sizes", "local_epochs", "rate_scales", "own_attribute")
     per_device: dict[str, Any] = {name: getattr(federation, name) for name in each} | dict(federation.settings)
     if federation.policies is not None:
-        per_device["policies"] = repr(federation.policies)
+        listed = federation.policies if isinstance(federation.policies, Sequence) else [federation.policies]
+        per_device["policies"] = [policy.protection for policy in listed]
     return {
         "data": federation.data_digest,
         "seed": federation.seed,

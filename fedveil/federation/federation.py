@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedveil.core import plugins
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
 from fedveil.core.models import pick_device
+from fedveil.core.policy import Policy
 from fedveil.core.randomness import numpy_generator
 from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData
@@ -27,17 +27,11 @@ from fedveil.federation.engine_stacked import StackedEngine
 from fedveil.federation.fleet import Fleet
 from fedveil.federation.progress import RoundRecord
 from fedveil.federation.run import Run, begin
-from fedveil.federation.work import Engine
+from fedveil.federation.work import Engine, check_engine
 from fedveil.games.game import Game
 from fedveil.shields.shield import Identity, Shield
 
-if TYPE_CHECKING:
-    from fedveil.core.policy import Policy
-
 PerDevice = float | Sequence[float] | npt.NDArray[np.floating]
-
-ENGINES = ("stacked", "plain")
-"""Engines that play in this process; others are plug-ins of the group fedveil.engines."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +85,7 @@ class Federation:
             raise InputError(f"fraction must lie in (0, 1], got {self.fraction}")
         if not 0 <= self.unreliable < 1:
             raise InputError(f"unreliable is a probability below 1, got {self.unreliable}")
-        engines = [*ENGINES, *plugins.registered("fedveil.engines")]
-        if self.engine not in engines:
-            raise InputError(f"engine {self.engine!r} is not known: choose {', '.join(engines[:-1])} or {engines[-1]}")
+        check_engine(self.engine)
         if self.dtype not in ("float32", "float64"):
             raise InputError(f"dtype {self.dtype!r} is not known: choose float32 or float64")
         partitioner = self.devices if isinstance(self.devices, Partitioner) else IID(int(self.devices))
@@ -128,7 +120,6 @@ class Federation:
 
     def _check_policies(self) -> None:
         """Refuse policies that the shield does not fulfil: nothing may leave under a promise that is not kept."""
-        from fedveil.core.policy import Policy
         from fedveil.shields.policies import unmet  # imports scikit-learn, which takes a second
 
         policies = self.policies if isinstance(self.policies, Sequence) else (self.policies,)

@@ -21,6 +21,7 @@ from fedveil.federation.records import readable, without_variety
 from fedveil.federation.replaced_layers import replace_layers
 from fedveil.federation.stacked.descent import memory_size
 from fedveil.federation.weights import LocalPlayer, model_of
+from fedveil.federation.work import ENGINES
 from fedveil.games.game import Player, Stage
 
 if TYPE_CHECKING:
@@ -37,9 +38,11 @@ def play(
     checkpoint: str | Path | None = None,
 ) -> None:
     """Play a run to the end of its last stage; see `Run.play`."""
-    if run.stages and run.federation.engine == "flower" and isinstance(run.fleet, HomeFleet):
+    engine = run.federation.engine
+    if run.stages and engine not in ENGINES and isinstance(run.fleet, HomeFleet):
         raise InputError(
-            "engine 'flower' plays on its own machines: use it in a study (fedveil run) or an app (fedveil flower new)"
+            f"engine {engine!r} plays on its own machines: use it in a study (fedveil run) or, for Flower, in an app "
+            "(fedveil flower new)"
         )
     run.shadow_rows = shadow_rows(run, shadows) if shadows else run.shadow_rows
     progress = run.progress

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedveil.core import plugins
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError
 from fedveil.core.randomness import child_seed, numpy_generator
@@ -21,6 +22,19 @@ from fedveil.games.game import Stage
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run
+
+
+ENGINES = ("stacked", "plain")
+"""Engines that play in this process; others are plug-ins of the group fedveil.engines."""
+
+
+def check_engine(name: str) -> None:
+    """Refuse an engine that is neither one of ours nor registered by a package."""
+    if name in ENGINES:  # reading the metadata of all installed packages takes far longer than all other checks
+        return
+    engines = [*ENGINES, *plugins.registered("fedveil.engines")]
+    if name not in engines:
+        raise InputError(f"engine {name!r} is not known: choose {', '.join(engines[:-1])} or {engines[-1]}")
 
 
 class DivergedError(InputError):

@@ -18,7 +18,7 @@ from fedveil.config.study import Method, Study
 from fedveil.core import plugins
 from fedveil.core.errors import InputError
 from fedveil.core.files import plain, write_atomically
-from fedveil.federation.federation import ENGINES
+from fedveil.federation.work import ENGINES
 from fedveil.federation.progress import RoundRecord
 from fedveil.federation.run import Run, begin
 from fedveil.studies.judging import judge_run
