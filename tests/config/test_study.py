@@ -52,7 +52,7 @@ def refused(key: str, value: Any) -> str:
         ("methods.none.strengths", [1], "vary game.strength, but undefended has no such setting"),
         ("methods.channel.varies", "shield.sgima", "did you mean 'sigma'?"),
         ("methods.channel.varies", "sigma", "write game.<setting> or shield.<setting>"),
-        ("methods.none.varies", "game.width", "there are no strengths"),
+        ("methods.none.varies", "game.width", "the method has no strengths"),
         ("methods.adversarial.varies", "shield.sigma", "the method has none"),
         ("methods.channel.at", {0.7: {"shield.radius": 2}}, "methods.channel.at.0.7: 0.7 is not among"),
         ("methods.channel.at", {0.5: {"shield.sigma": 2}}, "other than the one that varies"),

@@ -56,7 +56,7 @@ def said(results: StudyResults, attribute: str = "sex") -> dict[str, str]:
 def test_the_bound_that_is_told_is_the_one_for_a_server_that_knows_the_sender(tmp_path: Path) -> None:
     results = study(tmp_path)
     told = said(results)["rate"]
-    assert "coded tells at most 0.83 bits about sex, also to a server that knows the sender" in told
+    assert "coded reveals at most 0.83 bits about sex, even to a server that knows the sender" in told
     assert "by Fano's inequality only excludes accuracies above 0.93: bits say little about accuracy." in told
     assert "0.11" not in told
     assert "Corollary 1" in told
@@ -68,13 +68,13 @@ def test_the_bound_that_is_told_is_the_one_for_a_server_that_knows_the_sender(tm
 
 def test_that_senders_must_say_nothing_by_themselves_is_told_where_it_is_assumed(tmp_path: Path) -> None:
     assumed, general = (said(study(tmp_path / str(dealt), dealt=dealt))["rate"] for dealt in (True, False))
-    assert "a server that knows the sender (if people come to senders at random" in assumed
+    assert "a server that knows the sender (if people are dealt to senders at random" in assumed
     assert "at random" not in general
 
 
 def test_without_a_certificate_only_corollary_1_is_spoken_of_and_elsewhere_nothing(tmp_path: Path) -> None:
     told = said(study(tmp_path / "a"), "race")["rate"]
-    assert told.endswith("no defence included.")
+    assert told.endswith("not even one without any defence.")
     assert "rate" not in said(study(tmp_path / "b", playing=False), "race")
     assert "Corollary 1" in said(study(tmp_path / "c", playing=False))["rate"]
 
