@@ -179,7 +179,7 @@ def _surprise(codes: IntArray, table: FloatArray, cells: IntArray) -> FloatArray
 
 
 def _graded_gain(outputs: Outputs, secret: Attribute, half: IntArray, left: FloatArray) -> FloatArray:
-    """Return the bits that the honest reading of each record gains over the table; all 0 if their mean is not positive."""
+    """Return each record's gain in bits from the honest reading over the table; all 0 unless their mean is positive."""
     posterior = graded_posterior(outputs, secret, half)[np.arange(len(outputs)), secret.codes]
     gains = left + np.log2(np.maximum(posterior, 1e-12))
     return weight(outputs, secret) * gains if gains.mean() > 0 else np.zeros_like(gains)

@@ -33,8 +33,8 @@ def test_a_node_that_comes_late_and_one_that_goes(tmp_path: Path) -> None:
 
     run.play(3, callbacks=[after_round])
     assert [record.devices for record in run.history] == [2, 3, 2]
-    assert "device 0 is gone" in lines
-    assert "device 2 is here" in lines
+    assert "device 0 has disconnected" in lines
+    assert "device 2 is connected" in lines
 
 
 def test_one_that_does_not_answer_is_left_out(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_machine_that_was_started_anew_takes_its_device_back(tmp_path: Path) -
 
     run.play(3, callbacks=[after_round])
     assert [record.silent for record in run.history] == [0, 1, 0]
-    assert lines.count("device 0 is here") == 2
+    assert lines.count("device 0 is connected") == 2
 
 
 def test_why_a_node_does_not_say_which_device_it_is_is_told(tmp_path: Path) -> None:

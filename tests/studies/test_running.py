@@ -163,7 +163,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
     assert process.returncode == 130
     assert len(errors.splitlines()) == 1
     assert errors.startswith("fedveil: interrupted; ")
-    assert "of 4 cells are finished, and the same command goes on" in errors
+    assert "of 4 cells are finished, and the same command continues the study" in errors
     assert fedveil_here("run", write_study(), "--out", tmp_path / "out").returncode == 0
     assert snapshot(tmp_path / "out") == snapshot(undisturbed)
 
