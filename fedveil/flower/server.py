@@ -227,7 +227,7 @@ class FlowerFleet(Fleet):
         )
 
     def reveal(self, run: Run) -> None:
-        """Ask nodes for their local players, for research on one machine; nodes refuse unless configured to allow it."""
+        """Ask nodes for their local players, for research on one machine; nodes that do not allow it refuse."""
         device_of = {node: device for device, node in self.nodes.items()}
         for reply in self._exchange(RecordDict(), device_of, "query.reveal"):
             device = device_of[reply.metadata.src_node_id]
