@@ -121,5 +121,5 @@ def _check_rounds(study: Study, run: Run, rounds: Sequence[int]) -> int:
     for number in rounds:
         if not 1 <= number <= last:
             raise InputError(f"zoo: round {number} is never played; the study has rounds 1 to {last}")
-    alone = len(run.stages) == 1 and run.stages[0].rounds is None
-    return max(rounds) if alone else planned  # rounds after the last of these would be played in vain
+    can_stop_early = len(run.stages) == 1 and run.stages[0].rounds is None
+    return max(rounds) if can_stop_early else planned  # no later round would be used

@@ -2,9 +2,9 @@
 
 `outputs.py` holds the outputs and what attackers see in them; `reading.py` reads them from a table. `models.py` scores
 labelled inputs (`labelled_inputs.py`) with a model file instead. `explained.py` counts what labels reveal, `excess.py`
-measures what scores add, of which `graded.py` says what is honest, and `output_entropy.py` how certain they are.
-`auditing.py` joins these, `verdict.py` decides, `page.py` writes the result as HTML. `vectors.py` reads any other
-vectors, for `fedveil leak`.
+measures what scores add to that, `graded.py` measures how much of it is honest, and `output_entropy.py` measures how
+certain the outputs are. `auditing.py` joins these, `verdict.py` decides, `page.py` writes the result as HTML.
+`vectors.py` reads any other vectors, for `fedveil leak`.
 """
 
 from __future__ import annotations

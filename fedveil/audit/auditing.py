@@ -61,9 +61,9 @@ class Audit:
         entropy: how certain the outputs are, by value of s.
         verdict: "standard", "correlated", "curious" or "undecided".
         evidence: sentences, the decisive one first.
-        limits: what the verdict compared with.
-        confidence: level of the intervals.
-        seed: of splits, attackers and intervals.
+        limits: the limits that the verdict applied.
+        confidence: the level of the intervals.
+        seed: the seed of splits, attackers and intervals.
     """
 
     attribute: str
@@ -143,9 +143,9 @@ def audit(
         outputs: the classifier's answers and the truth.
         secret: name of s; not needed if the outputs have only one attribute.
         panel: "full", "quick", or attackers by name, "a,b".
-        seed: of splits, attackers and intervals.
-        confidence: level of the intervals.
-        limits: what the verdict compares with.
+        seed: the seed of splits, attackers and intervals.
+        confidence: the level of the intervals.
+        limits: the limits that the verdict applies.
         device: where attackers' networks are trained.
         progress: called with a line whenever an attacker starts.
     """
@@ -156,8 +156,8 @@ def audit(
     y = audited.y
     if len(np.unique(y.codes)) < 2:
         raise InputError(
-            f"audit: target {y.name!r} is {y.values[y.codes[0]]!r} in all rows: neither honesty nor what it explains "
-            "can be measured; add rows of other values"
+            f"audit: target {y.name!r} is {y.values[y.codes[0]]!r} in all rows: neither honesty nor what the target "
+            "explains can be measured; add rows with other values"
         )
     judges = panel_of(panel, seed=seed, confidence=confidence, device=device, progress=progress)
     judgement = judges.judge(View.of_vectors(visible_columns(audited), {name: s}, groups=audited.groups, seed=seed))
@@ -239,7 +239,7 @@ def _occurring(secret: Attribute) -> Attribute:
 
 
 def _check_enough(secret: Attribute, groups: IntArray | None) -> None:
-    """Refuse a value too rare for attackers to learn from one half of the rows and be tried on the other."""
+    """Refuse a value that is too rare for attackers to learn from one half of the rows and be tried on the other."""
     units = counting_units(secret.codes, len(secret.values), groups)
     rare = int(units.argmin())
     if units[rare] < LEAST:

@@ -3,8 +3,8 @@
 Symbols: s the sensitive attribute, y the true label, ŷ the predicted one, r the scores, q(s | y, ŷ, r) an attacker's
 calibrated posterior, p(s | y, ŷ) a counted table. The excess is I(s; r | y, ŷ) ≥ E log₂ q(s | y, ŷ, r)/p(s | y, ŷ).
 
-If s and y are correlated, an honest score reveals some of the excess by how likely it rates y: `graded.py` says how
-much. The rest is *unexplained*, and verdicts rest on it.
+If s and y are correlated, an honest score reveals part of the excess by how likely it rates y: `graded.py` measures how
+much. The rest is *unexplained*, and verdicts are based on it.
 
 Attackers are cross-fitted (`fedveil.attacks.fresh`): every row is scored by an attacker that never saw it. An attacker
 that learned from few rows is sometimes sure of the wrong value, which costs many bits, and somebody who also has the
@@ -12,10 +12,10 @@ table would trust it less. So its posterior is blended with the table: (1 − a)
 its trust for one half of the rows are those that did best on the other half, where neither the table nor any attacker
 had learned from the rows it is judged on.
 
-The table's cost is the mean of two: counted on the other half, which overstates the cost of few counts, and on the
-scored rows themselves, which understates it (Akaike 1974), though by less. So little of what counting costs is mistaken
-for an excess. The attacker pays for its own learning: on average the figure is too low rather than too high.
-Guarantee: none; an estimate against the attackers tried.
+The table's cost is the mean of two costs. The table that is counted on the other half overstates the cost of few
+counts; the table counted on the scored rows themselves understates it (Akaike 1974), though by less. Their mean keeps
+most of the cost of counting from being mistaken for an excess. The attacker pays for its own learning, so on average
+the figure is too low rather than too high. Guarantee: none; this is an estimate against the attackers tried.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ _FIRMNESS = 2.0
 """Pseudo-counts by which p(s | y, ŷ) is smoothed towards p(s | y), and that towards p(s): rare cells say little."""
 
 _TRUST = (0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 0.995)
-"""Never 1: an attacker that made no mistake on one half may be wrong about one person of the other with certainty, and
-that record alone would cost hundreds of bits. With these values no record costs over 8 bits more than by the table."""
+"""Never 1: an attacker that made no mistake on one half may be certain of a wrong value for a person of the other half,
+and that record alone would cost hundreds of bits. With these values, no record costs over 8 bits more than with the
+table alone."""
 
 _DRAWS = 1000
 
@@ -59,7 +60,7 @@ class Excess:
         share: the rest as a share of H(s | y, ŷ), which is what the labels leave open.
         balanced_accuracy: by how much knowing the scores raises the balanced accuracy of guessing s.
         baseline: balanced accuracy of guessing s from the counted table alone.
-        attacker: who read it: for either half of the rows the one that did best on the other half.
+        attacker: the name of the attacker: for each half of the rows, the one that did best on the other half.
     """
 
     bits: Estimate
@@ -109,7 +110,7 @@ def blended(predictions: Mapping[str, Predictions], table: FloatArray, half: Int
     """Return the best blend of attacker and table for each half, as one set of predictions, and the attackers' names.
 
     Args:
-        predictions: each attacker's, of all records.
+        predictions: each attacker's predictions for all records.
         table: (n, S), p(s | y, ŷ) for each record.
         half: 0 or 1 for each record.
     """
@@ -178,7 +179,7 @@ def _surprise(codes: IntArray, table: FloatArray, cells: IntArray) -> FloatArray
 
 
 def _graded_gain(outputs: Outputs, secret: Attribute, half: IntArray, left: FloatArray) -> FloatArray:
-    """Return each record's gain in bits by the honest reading over the table; all 0 if the mean is not positive."""
+    """Return each record's gain in bits from the honest reading over the table; all 0 unless their mean is positive."""
     posterior = graded_posterior(outputs, secret, half)[np.arange(len(outputs)), secret.codes]
     gains = left + np.log2(np.maximum(posterior, 1e-12))
     return weight(outputs, secret) * gains if gains.mean() > 0 else np.zeros_like(gains)
@@ -198,7 +199,7 @@ def _measured(
     one_hot = np.eye(classes)[codes]
     guessed = (table / best.prior).argmax(axis=1)  # the guess that balanced accuracy rewards: argmax of p(y, ŷ | s)
     right, right_by_table = (one_hot * (guess == codes)[:, None] for guess in (best.balanced, guessed))
-    # Whoever does worse than the table would use the table: the figure is then 0, with the noise around it.
+    # An attacker that does worse than the table would use the table: the figure is then 0, with the noise around it.
     gains, rest = (
         gain - min(0.0, float(gain.mean())) for gain in (left - best.surprise, left - best.surprise - honest)
     )

@@ -2,9 +2,9 @@
 
 Symbols: s the sensitive attribute, y the true label, ŷ the predicted one. I(s; y) is what the task's label reveals
 about s, whoever predicts it; I(s; y, ŷ) is what label and prediction reveal together. The plug-in estimate of
-information is too high by about (|A| − 1)(|B| − 1)/(2n ln 2) bits (Miller 1955), and the bootstrap repeats that error;
-so the bias is subtracted once from the figure and twice from the draws. Guarantee: none; these are estimates for the
-population that the rows come from.
+information is too high by about (|A| − 1)(|B| − 1)/(2n ln 2) bits (Miller 1955), and the bootstrap adds the same error
+again; so the bias is subtracted once from the figure and twice from the draws. Guarantee: none; these are estimates for
+the population that the rows come from.
 """
 
 from __future__ import annotations

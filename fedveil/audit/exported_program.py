@@ -105,7 +105,7 @@ _RANDOM_IN_TRAINING = {
     "gru": "train",
     "lstm": "train",
 }
-"""Operators whose results depend on chance, or on the batch, if the argument named here is true."""
+"""Operators whose results are random, or depend on the batch, if the argument named here is true."""
 
 
 class Unreadable(Exception):  # noqa: N818 (a reason, shown to the user as part of an InputError)
@@ -200,7 +200,7 @@ class ExportedGraph:
         self, module: Mapping[str, Any], weights: Mapping[str, torch.Tensor], constants: Mapping[str, torch.Tensor]
     ) -> None:
         graph, signature = module["graph"], module["signature"]
-        self._held: dict[str, torch.Tensor] = {}
+        self._weights: dict[str, torch.Tensor] = {}
         inputs: list[str] = []
         for spec in signature["input_specs"]:
             ((kind, source),) = spec.items()
@@ -209,7 +209,7 @@ class ExportedGraph:
             elif kind in ("parameter", "buffer", "tensor_constant"):
                 # buffers that a state dict leaves out (persistent=False) are stored among the constants
                 name = source[f"{kind}_name"]
-                self._held[source["arg"]["name"]] = weights[name] if name in weights else constants[name]
+                self._weights[source["arg"]["name"]] = weights[name] if name in weights else constants[name]
             else:
                 raise Unreadable(f"its graph takes an input of the kind {kind!r}, which is not read")
         if {kind for spec in signature["output_specs"] for kind in spec} != {"user_output"}:
@@ -223,7 +223,7 @@ class ExportedGraph:
 
     def run(self, x: torch.Tensor) -> list[torch.Tensor]:
         """Return all outputs for one batch."""
-        values: dict[str, Any] = {name: t.clone() if self._changes else t for name, t in self._held.items()}
+        values: dict[str, Any] = {name: t.clone() if self._changes else t for name, t in self._weights.items()}
         values[self.takes[0].name] = x.to(self._dtype)
         with torch.inference_mode():
             for step in self._steps:

@@ -27,13 +27,13 @@ from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.data.attribute import Attribute
 
 _FIRMNESS = 1.0
-"""Pseudo-counts of every s, for each value of y, when p(s | y) is counted."""
+"""The pseudo-count of each value of s, for each value of y, when p(s | y) is counted."""
 
 _PIECES = 8
 """Linear pieces of each g_s, all with the same number of records."""
 
 _PENALTY = 0.1
-"""Weight of the squared levels and rises beside the summed surprise of all records: cells without records stay at 0."""
+"""The weight of the squared levels and rises in the cost: with it, cells without records stay at 0."""
 
 
 def graded_posterior(outputs: Outputs, secret: Attribute, half: IntArray) -> FloatArray:
@@ -91,6 +91,6 @@ def weight(outputs: Outputs, secret: Attribute) -> float:
 
 
 def _between(member: FloatArray, answers: FloatArray) -> float:
-    """Return the squared distance of the values' mean answers from the mean of all, on average over records."""
+    """Return the squared distance of each value's mean answer from the overall mean, averaged over records."""
     means = (member.T @ answers) / member.sum(axis=0)[:, None]
     return float(member.mean(axis=0) @ ((means - answers.mean(axis=0)) ** 2).sum(axis=1))

@@ -1,4 +1,4 @@
-"""Inputs for a vendor's model with the true labels beside them, and the model's outputs for them.
+"""Inputs for a vendor's model with their true labels, and the model's outputs for them.
 
 Inputs come from a table, an array, or one of fedveil's data sources.
 """
@@ -85,7 +85,7 @@ def read_inputs(
         labels: for an array, the table of labels, row by row.
         key: which array of an .npz file.
         options: a source's options, each "name=value".
-        seed: of a source's split.
+        seed: the seed of a source's split.
     """
     roles = [one_spelling(name) for name in (wanted.target, *wanted.sensitive, wanted.group) if name]
     for name in roles:
@@ -118,7 +118,7 @@ def read_inputs(
 def outputs_of(
     model: ScoringModel, inputs: LabelledInputs, *, raw: bool = False, classes: Sequence[str] | None = None
 ) -> tuple[Outputs, list[str]]:
-    """Score the records; return the outputs to audit, and sentences on how the model was used.
+    """Score the records; return the outputs to audit, and sentences about how the model was used.
 
     Args:
         model: the model.

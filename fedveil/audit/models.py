@@ -1,7 +1,7 @@
 """A vendor's model file as a function from inputs to scores; nothing in the file is executed as code.
 
-`.onnx` files run in onnxruntime on the CPU, `.pt2` files (`torch.export.save`) in fedveil's own interpreter: torch's
-loader unpickles, evaluates expressions and calls functions by name as the file says.
+`.onnx` files run in onnxruntime on the CPU. `.pt2` files (`torch.export.save`) run in fedveil's own interpreter, since
+torch's loader unpickles, evaluates expressions and calls any function that the file names.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class ScoringModel(ABC):
         """Return the scores (n, Y) of n records.
 
         If a model has one score per record (the second class's probability or raw score), the first class's column is
-        added: 1 − p, or 0 if some value is not a probability or `raw` says that none is. A model exported for one batch
-        size gets batches of that size, the last one padded.
+        added: 1 − p, or 0 if some value is not a probability or `raw` says that none is. A model that was exported for
+        one batch size receives batches of that size; the last one is padded.
         """
         inputs = self._fitted(np.asarray(x))
         fixed = self.takes.shape[0] if self.takes.shape else None
@@ -81,7 +81,7 @@ class ScoringModel(ABC):
         return self._as_columns(np.concatenate(parts).astype(np.float64), raw)
 
     def _fitted(self, x: Numbers) -> Numbers:
-        """Return the records in the model's shape and dtype; refuse them with a line that says how they differ."""
+        """Return the records in the model's shape and dtype; the error for other records says how they differ."""
         if x.dtype.kind not in "biuf" or x.ndim < 2 or not len(x):
             raise InputError(f"{self.path}: inputs must be numbers, (n, …) of n ≥ 1; got {x.dtype} of shape {x.shape}")
         if self.takes.shape is not None:
@@ -98,7 +98,7 @@ class ScoringModel(ABC):
         if converted.dtype.kind in "iub" and not np.array_equal(converted, x):
             row = int(np.flatnonzero((converted != x).reshape(len(x), -1).any(axis=1))[0])
             raise InputError(
-                f"{self.path}: takes {self.takes.dtype} numbers, and row {row + 1} of the data holds others; "
+                f"{self.path}: takes {self.takes.dtype} numbers, but row {row + 1} of the data holds other numbers; "
                 "give whole numbers in its range"
             )
         return converted
@@ -168,8 +168,8 @@ def _chosen_output(path: Path, gives: Sequence[Port], output: str) -> Port:
     return chosen[0]
 
 
-def _agree(wanted: Sequence[int | None], given: Sequence[int]) -> bool:
-    return len(wanted) == len(given) and all(a in (None, b) for a, b in zip(wanted, given, strict=True))
+def _agree(wanted: Sequence[int | None], shape: Sequence[int]) -> bool:
+    return len(wanted) == len(shape) and all(a in (None, b) for a, b in zip(wanted, shape, strict=True))
 
 
 def _in_words(shape: Sequence[int | None]) -> str:

@@ -68,7 +68,9 @@ def _why(fault: Exception) -> str:
     """Return in plain words why a file was refused."""
     reason = _essence(fault)
     if "is not a registered function/op" in reason:
-        return f"needs operators that are not ONNX's ({reason}); libraries of them are never loaded; {ADVICE} without"
+        return (
+            f"needs operators that are not ONNX's ({reason}); their libraries are never loaded; {ADVICE} without them"
+        )
     if "xternal data" in reason:
         return f"its weights lie in a file that is missing or outside the model's folder ({reason}); put them beside it"
     if "Protobuf parsing failed" in reason or "No graph was found" in reason:

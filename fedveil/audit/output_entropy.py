@@ -21,7 +21,7 @@ from fedveil.data.attribute import Attribute
 
 BINS = 20
 _NEAR = 0.1
-"""An entropy within this share of log₂ Y of 0, or of the maximum, counts as near it."""
+"""An entropy counts as near 0, or near the maximum log₂ Y, if it is within this share of log₂ Y of it."""
 
 _DRAWS = 1000
 

@@ -1,4 +1,4 @@
-"""A classifier's outputs with the true labels beside them, and what attackers see in them.
+"""A classifier's outputs with the true labels, and what attackers see in the outputs.
 
 Symbols: y the target with Y values, s a sensitive attribute, ŷ = argmax of the Y scores.
 """
@@ -17,8 +17,8 @@ from fedveil.core.errors import InputError
 from fedveil.data.attribute import Attribute
 
 SUM_TOLERANCE = 1e-3
-"""How far the sum of a record's probabilities may be from 1; more for many classes, as files often have three
-decimals."""
+"""How far the sum of a record's probabilities may be from 1. With many classes it may be farther, since files often
+have only three decimals."""
 
 _SMALLEST = 1e-16
 """Smaller probabilities are raised to this, so that their logarithm stays finite."""
@@ -144,7 +144,7 @@ def not_probabilities(scores: FloatArray) -> str | None:
 
 
 def both_classes(scores: FloatArray, raw: bool) -> FloatArray:
-    """Complete a single column, the second class's score, with the first class's; several columns stay as they are."""
+    """Add the first class's column to a single column of the second class's scores; keep several columns unchanged."""
     if scores.shape[1] > 1:
         return scores
     return np.hstack([np.zeros_like(scores) if raw else 1 - scores, scores])
@@ -170,7 +170,7 @@ def label_cells(outputs: Outputs) -> IntArray:
 
 
 def label_columns(outputs: Outputs) -> FloatArray:
-    """Return y, ŷ and their frequent combinations as columns of zeros and ones, one for each value."""
+    """Return y, ŷ and their frequent combinations one-hot encoded, one column for each value."""
     size, cells = len(outputs.y.values), label_cells(outputs)
     frequent = np.flatnonzero(np.bincount(cells, minlength=size * size) >= _LEAST_IN_CELL)
     unit = np.eye(size)

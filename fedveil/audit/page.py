@@ -1,4 +1,4 @@
-"""An audit as one HTML page that needs nothing else: no script, no connection, everything escaped.
+"""An audit as one self-contained HTML page: no script, no connection, everything escaped.
 
 Charts are inline SVG; their colours come from the page's style, and their lengths are in per cent, so that they fit.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _TICKS = (0, 25, 50, 75, 100)
 _HEIGHT = 84
-"""Of a histogram, in pixels."""
+"""The height of a histogram, in pixels."""
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
@@ -34,7 +34,7 @@ _CAVEATS = (
     "It holds for records like these. Others may be treated differently, even on purpose.",
     "It is about this attribute. Another one, or a combination, may be carried.",
     "It is about these outputs. Whoever wrote the file may serve another model tomorrow.",
-    "“Standard” and “correlated” are no proof of innocence, and “curious” is no proof of intent: it says that the "
+    "“Standard” and “correlated” do not prove innocence, and “curious” does not prove intent: it says that the "
     "scores carry the attribute, not who wanted them to.",
 )
 
@@ -64,7 +64,7 @@ def check_writable(out: Path, source: Path | None = None) -> None:
     if out.is_dir():
         raise InputError(f"{out}: is a directory; name a file with --out")
     if not out.parent.is_dir():
-        raise InputError(f"{out}: there is no directory {out.parent}; create it first")
+        raise InputError(f"{out}: the directory {out.parent} does not exist; create it first")
     if source is not None and out.exists() and source.exists() and out.samefile(source):
         raise InputError(f"{out}: is the file to be audited; name another with --out")
 
@@ -246,8 +246,8 @@ def _meaning() -> str:
 <p class="lead"><strong>Curious</strong>: the scores carry more about the attribute than the true and the predicted
 label explain, and than a graded score of a correlated target reveals honestly, by more than the limit.
 <strong>Correlated</strong>: they reveal it, and the labels explain it. <strong>Standard</strong>: neither.
-<strong>Undecided</strong>: the interval of the unexplained excess holds the limit, or there are fewer than
-{LEAST_ROWS} rows, or a correlation may explain what is more than overlearning leaves.</p>
+<strong>Undecided</strong>: the interval of the unexplained excess contains the limit, or there are fewer than
+{LEAST_ROWS} rows, or more is unexplained than overlearning leaves, but a correlation may explain it.</p>
 <ul class="limits-of">{caveats}</ul>
 </section>"""
 
@@ -277,7 +277,7 @@ def _facts(audits: Sequence[Audit], source: str, panel: str) -> str:
 
 
 def _style() -> str:
-    """Return the report's style and the audit's additions; colours by the reader's theme, black on white in print."""
+    """Return the report's style and the audit's additions: colours follow the reader's theme, and print is on white."""
     added = files("fedveil").joinpath("audit/page.css").read_text(encoding="utf-8")
     shared = files("fedveil").joinpath("report/style.css").read_text(encoding="utf-8")
     light, dark = ("".join(f"--c{k}: {pair[side]}; " for k, pair in enumerate(COLOURS)) for side in (0, 1))

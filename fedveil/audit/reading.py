@@ -46,7 +46,7 @@ def read_outputs(
         sensitive: columns with sensitive attributes; continuous ones are cut into `bins` classes.
         raw: scores are raw (logits), not probabilities.
         classes: the classes in the order of the score columns; `class_order` says when they need not be given.
-        group: column that says whose record it is.
+        group: the column that says whose record it is.
         bins: classes of a continuous sensitive attribute.
     """
     path = Path(path)

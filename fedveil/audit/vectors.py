@@ -20,7 +20,7 @@ _LEAST_COMBINED = 30
 """Combinations of values with fewer records than this are left out of the intersections."""
 
 _MOST_TEXT_VALUES = 50
-"""How many values of a given text column are distinguished, the most frequent ones; the others count as one."""
+"""How many values of a text column that the attacker knows are distinguished; rarer values are merged into one."""
 
 
 def read_view(
@@ -40,13 +40,13 @@ def read_view(
     Args:
         vectors: the file, one vector per row.
         attributes: for each attribute, its file and its column.
-        given: columns beside the first attribute that the attacker knows.
-        group: the column beside the first attribute that says whose vector it is; if empty, every row is a person.
+        given: columns of the first attribute's file that the attacker knows.
+        group: the column of the first attribute's file that says whose vector it is; if empty, every row is a person.
         intersections: add all attributes jointly, such as sex × race.
         columns: the vectors' columns; if empty, all except labels in the same file.
         key: which array of an .npz file.
         bins: classes of a continuous attribute.
-        seed: of the split into known rows and victims.
+        seed: the seed of the split into known rows and victims.
     """
     labels_file = attributes[0][0]
     attributes = [(file, one_spelling(name)) for file, name in attributes]
@@ -65,7 +65,7 @@ def read_view(
     given_table = pd.DataFrame({name: _frequent_values(column(table, name, labels_file)) for name in given})
     groups = _group_numbers(column(table, beside[-1], labels_file)) if group else None
 
-    # Labels that stand beside the vectors in one file are not part of the vectors.
+    # Labels in the same file as the vectors are not part of the vectors.
     labels = [name for file, name in attributes if _same(file, vectors)]
     labels += beside if _same(labels_file, vectors) else []
     for name in labels:

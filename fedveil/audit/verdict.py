@@ -1,4 +1,4 @@
-"""The verdict: one of four words, by a rule with few numbers, with the sentences it rests on.
+"""The verdict: one of four words, decided by a rule with few numbers, and the sentences that justify it.
 
 Symbols: s the sensitive attribute, y the true label, ŷ the predicted one, L the limit on the unexplained excess, which
 is I(s; scores | y, ŷ) minus what a graded score of a correlated y reveals honestly (`graded.py`).
@@ -14,17 +14,17 @@ is I(s; scores | y, ŷ) minus what a graded score of a correlated y reveals hone
 The rule is about the outputs seen, the attackers tried, and this population; it proves neither guilt nor innocence.
 
 Where the limit comes from: overlearning leaves traces of s in any classifier's scores. The limit lies between what
-standard classifiers were seen to leave and what curious ones were. It is a share of what the labels leave open,
-H(s | y, ŷ), so that it means the same for rare values of s and for an s of many values. The lower end of the interval
+standard classifiers were observed to leave and what curious ones were. It is a share of what the labels leave open,
+H(s | y, ŷ), so that it means the same for rare values of s and for an s with many values. The lower end of the interval
 must exceed the limit before anything is called curious.
 
 If y has three or more values and s is correlated with it, a standard score reveals more: the values of y that it rules
-out are those which go with other values of s. (A classifier of digits that met only red sevens rules out seven for
-whatever is blue.) No table of s and y shows how much more, so the limit grows with ρ = I(s; y)/H(s).
+out are those that go with other values of s. (A classifier of digits that has only seen red sevens rules out seven for
+every blue digit.) No table of s and y shows how much more, so the limit grows with ρ = I(s; y)/H(s).
 
 The numbers were chosen on one half of the classifiers of the preset curious/audit: each is the geometric mean of the
 highest upper end of an interval of a standard classifier and the lowest lower end of a curious one, rounded.
-docs/audit.md has the figures, and how the other half fared.
+docs/audit.md has the figures, and the results for the other half.
 """
 
 from __future__ import annotations
@@ -116,11 +116,11 @@ PARTLY_EXPLAINED = (
     "The scores reveal {s}, and {y} and the predicted {y} explain only a part of it. Classifiers trained for {y} alone "
     "may leave the rest as well if {y} has three or more values that are correlated with {s}: this audit cannot decide."
 )
-"""What "undecided" means if more is unexplained than the limit would allow without a correlation."""
+"""What "undecided" means if more is unexplained than the limit would allow for uncorrelated attributes."""
 
 
 def only_correlation_excuses(explained: Explained, unexplained: Estimate, limits: Limits) -> bool:
-    """Return whether an excess exceeds what overlearning leaves: it is then below its limit by correlation alone."""
+    """Return whether an excess exceeds what overlearning leaves: only a correlation can then put it below the limit."""
     return unexplained.estimate > limits.overlearning(explained)
 
 
@@ -151,7 +151,7 @@ def evidence_for(
     entropy: OutputEntropy,
     limits: Limits,
 ) -> tuple[str, ...]:
-    """Return what the verdict rests on, one sentence or two for each figure; `honesty` comes with the prior of y."""
+    """Return the evidence for the verdict, one or two sentences per figure; `honesty` comes with the prior of y."""
     s, limit, worst = judgement.attribute, limits.excess(explained), judgement.worst
     share = 100 * beyond.share.estimate
     return (
@@ -167,14 +167,18 @@ def evidence_for(
         f"{worst.accuracy}, prior {judgement.prior.estimate:.3f}; {judgement.mutual_information_bits} bits.",
         f"Honesty: the predicted {target} is right for {percent(honesty[0])} of records; the most frequent value "
         f"would be for {100 * honesty[1]:.1f}%."
-        + ("" if honesty[0].high > honesty[1] else f" It does not do its task: it predicts {target} no better."),
+        + (
+            ""
+            if honesty[0].high > honesty[1]
+            else f" It does not do its task: it predicts {target} no better than that."
+        ),
         f"Output entropy: {entropy.mean} bits on average, of at most {entropy.most:.3f}; the values of {s} differ by "
         f"{entropy.difference} bits.",
     )
 
 
 def _reason(verdict: Verdict, rows: int, bits: Estimate, limits: tuple[float, float]) -> str:
-    """Say what decided; `limits` are the one without a correlation and the one that was applied."""
+    """Say what decided; `limits` are the limit without a correlation, and the limit that was applied."""
     base, limit = limits
     span = f"the interval of the unexplained excess, {bits.low:.3f} to {bits.high:.3f} bits,"
     if rows < LEAST_ROWS:
@@ -185,7 +189,7 @@ def _reason(verdict: Verdict, rows: int, bits: Estimate, limits: tuple[float, fl
             "most that a target of several values correlated with the attribute can explain; more rows would not help."
         )
     if verdict == "undecided":
-        return f"No verdict: {span} holds the limit of {limit:.3f}; more rows would narrow it."
+        return f"No verdict: {span} contains the limit of {limit:.3f}; more rows would narrow it."
     side = "above" if verdict == "curious" else "below"
     return f"{span[0].upper()}{span[1:]} lies {side} the limit of {limit:.3f}."
 

@@ -1,7 +1,7 @@
-"""The command line: `fedveil …`, one file per command; `commands.py` joins them to one program.
+"""The command line: `fedveil …`, one file per command; `commands.py` joins them into one program.
 
-The program is put together when `app` or `main` is first used: a distribution that adds a command imports parts of this
-package while it is itself being loaded.
+The program is put together when `app` or `main` is first used, since a distribution that adds a command imports parts
+of this package while it is being loaded itself.
 """
 
 from __future__ import annotations

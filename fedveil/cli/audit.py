@@ -142,7 +142,7 @@ def audit(
 def _audited_file(
     outputs: Path | None, scores: list[str], model: Path | None, for_models: Mapping[str, object]
 ) -> Path:
-    """Return the file to audit, the table or the model; refuse both together, neither, and options of the other."""
+    """Return the file to audit, a table or a model; refuse both, neither, and options that do not fit the one given."""
     if model is None:
         for name, value in for_models.items():
             if value:

@@ -14,7 +14,7 @@ from fedveil.cli import audit, data, demo, flower, leak, ledger, report, run, sc
 from fedveil.cli.further import add_commands
 from fedveil.core.errors import InputError, InterruptedWork
 
-# Newer versions of Typer carry click under another name; the base class of its faults is the same in all of them.
+# Newer versions of Typer include click under another name; the base class of its errors has the same name in all.
 _Fault: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 app = typer.Typer(
@@ -70,10 +70,10 @@ def main(arguments: list[str] | None = None) -> None:
         code = _complain("interrupted", 130)
     except InterruptedWork as fault:
         code = _complain(str(fault), 130)
-    except BrokenPipeError:  # the reader of our output has gone
+    except BrokenPipeError:  # whoever read our output has stopped reading
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
-    except Exception:  # a fault of ours: show where, with a code that no gate takes for a result
+    except Exception:  # a bug: show where, and exit with a code that cannot be mistaken for a result
         traceback.print_exc()
         code = 70
     sys.exit(code if isinstance(code, int) else 0)

@@ -84,7 +84,7 @@ def _show_files(source: Source, files: Found | None, as_json: bool) -> None:
 
 
 def _row(name: str) -> dict[str, Any]:
-    """Describe one source; if it cannot be loaded, its fault is shown in place of where it is."""
+    """Describe one source; if it cannot be loaded, "where" shows the error."""
     from fedveil.data.catalogue import find_source
 
     try:

@@ -33,8 +33,9 @@ def demo(
     study = study_of_table(data, target, sensitive) if data or target or sensitive else read_study(STUDY)
     plan = checked(study)
     folder = out or Path("runs") / study.name
-    words = ["fedveil", "demo", *_given("--data", data), *_given("--target", target), *_given("--sensitive", sensitive)]
-    command = shlex.join([*words, *_given("--out", out)])
+    options = {"--data": data, "--target": target, "--sensitive": sensitive, "--out": out}
+    words = [word for option, value in options.items() if value is not None for word in (option, str(value))]
+    command = shlex.join(["fedveil", "demo", *words])
     ran = run_shown(plan, folder, workers=workers, fresh=fresh, command=command, console=console)
     results = ran.results
     if results.cells:
@@ -74,7 +75,3 @@ def study_of_table(data: Path | None, target: str | None, sensitive: str | None)
     ):
         values = changed(values, key, value)
     return make_study(values, "demo")
-
-
-def _given(option: str, value: object) -> list[str]:
-    return [] if value is None else [option, str(value)]

@@ -1,4 +1,4 @@
-"""`fedveil run --dry-run`: the cells, and what they will take."""
+"""`fedveil run --dry-run`: the cells, and the time and disk space that they will take."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedveil.studies.store import Store
 
 
 def show_dry_run(plan: Plan, folder: Path, workers: int | None, console: Console, as_json: bool) -> None:
-    """Show the cells with estimated time and disk; a directory of another study is refused, as in a real run."""
+    """Show the cells with estimated time and disk space; refuse a directory of another study, as a real run does."""
     processes = max(1, worker_count(workers))
     store = Store(folder)
     store.check_place()

@@ -15,7 +15,7 @@ app = typer.Typer(help="Games on Flower.", no_args_is_help=True)
 
 @app.callback()
 def _flower() -> None:
-    # A group with a single command: without this, typer would drop the word `new`.
+    # The group has a single command; without this callback, typer would drop the word `new`.
     pass
 
 

@@ -10,13 +10,13 @@ from fedveil.core import plugins
 from fedveil.core.errors import InputError
 
 ELSEWHERE = {"reproduce": "fedveil-papers"}
-"""Commands of ours that are in a distribution of their own."""
+"""Commands of fedveil's own that are in another distribution."""
 
 _ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add every registered command; one of ours that is not installed says in one line how to install it."""
+    """Add every registered command; a command in `ELSEWHERE` that is not installed says how to install it."""
     registered = plugins.registered("fedveil.commands")
     for name in registered:
         app.command(name)(plugins.load("fedveil.commands", name))

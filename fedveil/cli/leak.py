@@ -26,9 +26,9 @@ def leak(
         list[str], typer.Option(help="FILE:COLUMN with the sensitive attribute, row by row; repeat for several.")
     ],
     given: Annotated[
-        str, typer.Option(help="Columns beside the first attribute that the attacker knows: age,zip.")
+        str, typer.Option(help="Columns of the first attribute's file that the attacker knows: age,zip.")
     ] = "",
-    group: Annotated[str, typer.Option(help="Column beside the first attribute that says whose vector it is.")] = "",
+    group: Annotated[str, typer.Option(help="Column of the first attribute's file: whose vector it is.")] = "",
     intersections: Annotated[
         bool, typer.Option(help="Also judge all attributes jointly (sex × race), combinations of 30 records or more.")
     ] = False,
@@ -115,7 +115,7 @@ def _view_of_capture(
     """Read what a Flower server received, and the attributes of its nodes from tables with a column "node"."""
     for option, value in for_files.items():
         if value:
-            raise InputError(f"{option} is about rows of a file, and {folder} is a capture's folder; leave it out")
+            raise InputError(f"{option} is about rows of a file, but {folder} is a capture's folder; leave it out")
     from fedveil.data.csv_reading import one_spelling
     from fedveil.flower.captured import Captured, read_node_values
 
@@ -125,7 +125,7 @@ def _view_of_capture(
 
 
 def _for_updates(panel: str) -> str:
-    """Add the attacker for few senders and many numbers to the panels "full" and "quick"."""
+    """Add the attacker for long updates of few senders to the panels "full" and "quick"."""
     from fedveil.attacks.panel import FULL
 
     return {"full": ",".join([*FULL, "updates"]), "quick": "logistic,updates"}.get(panel, panel)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedveil.flower.ledger import Reading
 
 _SHOWN = 20
-"""How many entries are shown, the last ones; all are counted."""
+"""How many of the last entries are shown; all are counted."""
 
 
 def ledger(
@@ -82,7 +82,7 @@ def _show(reading: Reading, summary: dict[str, Any], file: Path, console: Consol
     console.print(table)
     spent = "∞: some updates had no guarantee" if summary["epsilon"] is None else f"{summary['epsilon']:.4g}"
     lines = [
-        f"Spent: {summary['updates']} updates, {summary['figures']} replies with figures alone; epsilon {spent} "
+        f"Spent: {summary['updates']} updates, {summary['figures']} replies with only figures; epsilon {spent} "
         f"at delta {summary['delta']:g} for the updates; figures are not counted.",
         f"Written under {len(summary['policies'])} policies. The chain holds, up to {summary['last'][:16]}…",
     ]

@@ -21,7 +21,7 @@ OutOption = Annotated[Path | None, typer.Option("--out", help="Where results go 
 WorkersOption = Annotated[
     int | None,
     typer.Option(
-        "--workers", min=0, max=256, help="Processes at the same time (default: one per core; 0: this one alone)."
+        "--workers", min=0, max=256, help="Processes at the same time (default: one per core; 0: only this one)."
     ),
 ]
 SetOption = Annotated[

@@ -14,7 +14,7 @@ from fedveil.studies.runner import Listener
 from fedveil.studies.units import Unit
 
 LINES = 8
-"""How many lines report the progress where no bar can be drawn."""
+"""About how many lines report the progress if no bar can be drawn."""
 
 
 class _Clock:

@@ -22,7 +22,7 @@ def report(
     json: JsonOption = False,
 ) -> None:
     """Write a study's results as one HTML page that needs no network; the page of a partial study is marked so."""
-    from fedveil.report.build import write_report  # the libraries behind take seconds to load
+    from fedveil.report.build import write_report  # its libraries take seconds to load
     from fedveil.report.words import in_words
     from fedveil.studies.results import open_study
 

@@ -82,15 +82,15 @@ def run_shown(plan: Plan, folder: Path, *, workers: int | None, fresh: bool, com
 
     store = Store(folder)
     done = 0 if fresh else sum(store.result(cell) is not None for cell in plan.cells)
-    kept = f", {done} finished already" if done else ""
-    console.print(f"{plan.study.name}: {len(plan.cells)} cells{kept}, results in {folder}", markup=False)
+    finished = f", {done} finished already" if done else ""
+    console.print(f"{plan.study.name}: {len(plan.cells)} cells{finished}, results in {folder}", markup=False)
     try:
         with shown_progress(console, len(plan.cells) - done) as listener:
             return run_study(plan, folder, workers=workers, fresh=fresh, command=command, listener=listener)
     except KeyboardInterrupt:
         done = sum(store.result(cell) is not None for cell in plan.cells)
         raise InterruptedWork(
-            f"interrupted; {done} of {len(plan.cells)} cells are finished, and the same command goes on"
+            f"interrupted; {done} of {len(plan.cells)} cells are finished, and the same command continues the study"
         ) from None
 
 
@@ -106,7 +106,7 @@ def show_results(results: StudyResults, console: Console) -> None:
 
 
 def say_results(results: StudyResults, console: Console) -> None:
-    """Print what the frontiers and the rows amount to, in words."""
+    """Print what the frontiers and the rows show, in words."""
     from fedveil.studies.notes import notes
 
     for task in results.tasks:
@@ -119,10 +119,10 @@ def say_results(results: StudyResults, console: Console) -> None:
 
 def rows_table(rows: Sequence[Row]) -> Table:
     """Return rows as a table for the terminal; a column with one value in all rows becomes part of the title."""
-    same = [name for name in ("task", "attribute") if len({getattr(row, name) for row in rows}) == 1]
-    title = ", ".join(f"{name}: {getattr(rows[0], name)}" for name in same)
+    constant = [name for name in ("task", "attribute") if len({getattr(row, name) for row in rows}) == 1]
+    title = ", ".join(f"{name}: {getattr(rows[0], name)}" for name in constant)
     table = Table(title=Text(title) if title else None, title_justify="left")
-    names = [name for name in ("task", "attribute") if name not in same]
+    names = [name for name in ("task", "attribute") if name not in constant]
     headings = ("utility (accuracy)", "attacker", "leakage (balanced acc.)", "leakage (accuracy)", "seeds")
     for name in ("method", "strength", *names, *headings):
         table.add_column(name, justify="right" if name in ("strength", "seeds") else "left", no_wrap=name != "attacker")

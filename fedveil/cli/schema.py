@@ -1,4 +1,4 @@
-"""`fedveil schema`: the JSON schema by which an editor completes a study."""
+"""`fedveil schema`: the JSON schema with which an editor completes a study."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 def schema(
     every: Annotated[
-        bool, typer.Option("--all", help="With the games, shields, … of other installed packages.")
+        bool, typer.Option("--all", help="Include the games, shields, … of other installed packages.")
     ] = False,
 ) -> None:
     """Print the JSON schema of a study, for editors and checkers."""

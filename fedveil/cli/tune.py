@@ -22,11 +22,13 @@ def tune(
         str | None, typer.Option("--method", help="One method (default: all that have several strengths).")
     ] = None,
     attribute: Annotated[
-        str | None, typer.Option("--attribute", help="The attribute, where the study has several.")
+        str | None, typer.Option("--attribute", help="The attribute, if the study has several.")
     ] = None,
     task: Annotated[str | None, typer.Option("--task", help="The task (default: the first).")] = None,
-    steps: Annotated[int, typer.Option("--steps", min=0, max=50, help="At most so many bisections.")] = 8,
-    tolerance: Annotated[float, typer.Option("--tolerance", min=0.0, help="So far below it is close enough.")] = 0.005,
+    steps: Annotated[int, typer.Option("--steps", min=0, max=50, help="The maximum number of bisections.")] = 8,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", min=0.0, help="Leakage this far below the target is close enough.")
+    ] = 0.005,
     out: OutOption = None,
     workers: WorkersOption = None,
     changes: SetOption = None,
@@ -76,8 +78,8 @@ def tune(
         table.add_row(Text(searched.method.name), status, strength, *figures)
     console.print(table)
     console.print(
-        "Chosen on validation people; the test figures were not looked at before. Where they lie above the target, "
-        "that is the cost of having selected.",
+        "Strengths were chosen on validation people, without looking at the test figures. Test leakage above the "
+        "target is the cost of this selection.",
         markup=False,
     )
     if json:

@@ -49,7 +49,7 @@ def build(
 
     check_bits(bits)
     console = console_for(json)
-    with progress(console) as tell:
+    with progress(console) as show_progress:
         zoo = build_zoo(
             read_study(study, changes or []),
             attribute,
@@ -59,7 +59,7 @@ def build(
             depth=depth,
             shadows=shadows,
             seed=seed,
-            report=tell,
+            report=show_progress,
         )
     if bits != 32:
         zoo = zoo.quantised(bits)
@@ -110,12 +110,13 @@ def _words(manifest: dict[str, Any], file: Path) -> list[str]:
     count = sum(math.prod(tensor["shape"]) for tensor in tensors)
     players = ", ".join(dict.fromkeys(tensor["player"] for tensor in tensors))
     lines = [f"Prior: {shares}."]
-    held = manifest.get("validation")
-    if held:
+    validation = manifest.get("validation")
+    if validation:
         lines.append(
-            f"Guessing: {held['even']:.3f} balanced accuracy, {held['majority']:.3f} accuracy. Learned from "
-            f"{manifest['updates']} updates, judged on {held['updates']} of {held['senders']} other senders, which "
-            "were also used to stop training early: estimates, not guarantees."
+            f"Guessing: {validation['even']:.3f} balanced accuracy, {validation['majority']:.3f} accuracy. Learned "
+            f"from {manifest['updates']} updates, judged on {validation['updates']} updates of "
+            f"{validation['senders']} other senders, which were also used to stop training early: estimates, not "
+            "guarantees."
         )
     lines.append(
         f"Updates: {count} numbers in {len(tensors)} tensors ({players}), read by {manifest['features']!r} features."
@@ -124,7 +125,7 @@ def _words(manifest: dict[str, Any], file: Path) -> list[str]:
     lines.append(
         f"Rounds (digest of the weights they started from): {', '.join(rounds)}."
         if rounds
-        else "Rounds: not recorded, so whether the zoo is stale cannot be known."
+        else "Rounds: not recorded, so it is unknown whether the zoo is stale."
     )
     lines.append(
         f"{file}: {file.stat().st_size} bytes, weights in {manifest['bits']} bits; seed "

@@ -40,7 +40,7 @@ class Cell:
 
 
 def cell_of(study: Study, method: Method, strength: float | None, seed: int) -> Cell:
-    """Name a cell: readable, and ending in a digest of everything that determines its results."""
+    """Return a cell; its id is readable and ends in a digest of everything that determines its results."""
     text = json.dumps(determines(study, method, strength, seed), sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:10]
     words = [method.name, *([] if strength is None else [f"{strength:g}"]), f"seed{seed}", digest]
@@ -60,13 +60,13 @@ def determines(study: Study, method: Method, strength: float | None, seed: int) 
 
 
 def shared_parts(study: Study) -> dict[str, Any]:
-    """Return what all cells of a study share: two studies that differ in it cannot share one directory."""
+    """Return what all cells of a study share; two studies that differ in any of this cannot share one directory."""
     names = {"data", "federation", "tasks", "heads", "attacks", "threads"}
     return study.model_dump(mode="json", include=names)
 
 
 def plan(study: Study, methods: list[Method]) -> list[Cell]:
-    """Return all cells: seed by seed, so that a partial study has whole curves."""
+    """Return all cells, seed by seed, so that a study that is only partly computed has whole curves."""
     return [
         cell_of(study, method, strength, seed)
         for seed in study.seeds
@@ -90,9 +90,9 @@ def all_methods(study: Study, data: AttributeData) -> list[Method]:
     count = len(set(table_columns(data)))
     chosen = study.drop_columns
     numbers = sorted({round(count * share) for share in (0, 0.25, 0.5, 0.75)}) if chosen == "auto" else chosen
-    # Raw inputs have neither outputs nor updates; plain training on the remaining columns has.
+    # Raw inputs have neither outputs nor updates; plain training on the remaining columns has both.
     game = "raw" if study.attacks.view == "representations" else "undefended"
-    named = {method.name for method in study.methods}
+    existing_names = {method.name for method in study.methods}
     return [
         *study.methods,
         *(
@@ -104,7 +104,7 @@ def all_methods(study: Study, data: AttributeData) -> list[Method]:
                 strengths=[float(number) for number in numbers],
             )
             for attribute in study.asked
-            if baseline_name(study, attribute) not in named
+            if baseline_name(study, attribute) not in existing_names
         ),
     ]
 
@@ -169,20 +169,20 @@ def make_federation(
 
 def _with_strength(method: Method, part: str, strength: float | None) -> dict[str, Any]:
     """Return a part's settings, including the strength if it is the part that strengths vary."""
-    given: PartSettings = getattr(method, part)
+    configured: PartSettings = getattr(method, part)
     varied, setting = method.varied
     changes = method.at.get(strength, {}) if strength is not None else {}
     settings = {
-        **given.settings,
+        **configured.settings,
         **{name.partition(".")[2]: value for name, value in changes.items() if name.startswith(f"{part}.")},
     }
     if strength is None or varied != part:
         return settings
-    known = _settings_of(part, given.kind)
-    if setting not in known:
+    allowed = _settings_of(part, configured.kind)
+    if setting not in allowed:
         raise InputError(
-            f"methods.{method.name}: strengths vary {part}.{setting}, but {given.kind} has no such setting: "
-            f"{nearest(setting, known)} (name it: varies: {part}.<setting>)"
+            f"methods.{method.name}: strengths vary {part}.{setting}, but {configured.kind} has no such setting: "
+            f"{nearest(setting, allowed)} (name it: varies: {part}.<setting>)"
         )
     return {**settings, setting: strength}
 
@@ -192,13 +192,13 @@ def _settings_of(part: str, kind: str) -> Mapping[str, Any]:
 
 
 def check_varies(method: Method) -> None:
-    """Refuse a `varies` that names no part of the method, or one without strengths, and an `at` that fits neither."""
+    """Refuse a `varies` that names no part of the method or has no strengths, and an `at` that does not fit."""
     part, setting = method.varied
     where = f"methods.{method.name}.varies"
     if method.varies is not None and (part not in ("game", "shield") or not setting):
         raise InputError(f"{where}: {method.varies!r} is not allowed; write game.<setting> or shield.<setting>")
     if method.varies is not None and method.strengths is None:
-        raise InputError(f"{where}: {method.varies!r} varies, but there are no strengths; list them")
+        raise InputError(f"{where}: {method.varies!r} is to vary, but the method has no strengths; list them")
     if method.strengths is not None and getattr(method, part) is None:
         raise InputError(f"{where}: {method.varies!r} varies a {part}, but the method has none; give it one")
     for strength, changes in method.at.items():
@@ -220,9 +220,9 @@ def check_varies(method: Method) -> None:
                     f"method has, other than the one that varies"
                 )
             kind = getattr(method, owner).kind
-            known = _settings_of(owner, kind)
-            if changed not in known:
-                raise InputError(f"{where}.{name}: {kind} has no such setting: {nearest(changed, known)}")
+            allowed = _settings_of(owner, kind)
+            if changed not in allowed:
+                raise InputError(f"{where}.{name}: {kind} has no such setting: {nearest(changed, allowed)}")
 
 
 @lru_cache(maxsize=2)
@@ -232,22 +232,23 @@ def _loaded(text: str, seed: int) -> AttributeData:
     from fedveil.data.catalogue import find_source
 
     section = json.loads(text)
-    known = parts.options_of(find_source(section["source"]).read)
+    parameters = parts.options_of(find_source(section["source"]).read)
+    annotations = {name: parameter.annotation for name, parameter in parameters.items()}
     options = {
-        name: parts.fitting(value, known[name].annotation if name in known else Any, f"data.options.{name}")
+        name: parts.fitting(value, annotations.get(name, Any), f"data.options.{name}")
         for name, value in section["options"].items()
     }
     for name in ("target", "sensitive", "seed"):
         if name in options:
-            raise InputError(f"data.options.{name}: is not allowed here; the study says it elsewhere")
+            raise InputError(f"data.options.{name}: is not allowed here; the study sets it elsewhere")
     data = load(section["source"], target=section["target"], sensitive=section["sensitive"], seed=seed, **options)
     if section["records"] is None or section["records"] >= len(data):
         return data
     rng, share = numpy_generator(seed, "records"), section["records"] / len(data)
-    kept = [
+    sampled = [
         rng.choice(rows, max(1, round(share * len(rows))), replace=False) for rows in map(data.rows, Split) if len(rows)
     ]
-    return data.take(np.sort(np.concatenate(kept)))
+    return data.take(np.sort(np.concatenate(sampled)))
 
 
 def load_data(study: Study, seed: int) -> AttributeData:

@@ -1,4 +1,4 @@
-"""Parts built from plain values, as files give them: games, shields, partitions, aggregations, optimisers."""
+"""Parts built from the plain values in files: games, shields, partitions, aggregations, optimisers."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def aggregators() -> dict[str, type]:
 
 def make(kind: type, settings: Mapping[str, Any], where: str) -> Any:
     """Build a part from settings, which are checked by name and type; every fault starts with `where`."""
-    known = settings_of(kind)
+    parameters = settings_of(kind)
     values: dict[str, Any] = {}
     for name, value in settings.items():
-        if name not in known:
-            hint = nearest(name, known) if known else "it has none"
+        if name not in parameters:
+            hint = nearest(name, parameters) if parameters else "it has none"
             raise InputError(f"{where}: unknown setting {name!r}: {hint}")
-        values[name] = fitting(value, known[name].annotation, f"{where}.{name}")
-    for name, parameter in known.items():
+        values[name] = fitting(value, parameters[name].annotation, f"{where}.{name}")
+    for name, parameter in parameters.items():
         if parameter.default is inspect.Parameter.empty and name not in values:
             raise InputError(f"{where}: setting {name!r} is missing; give it")
     try:
@@ -77,11 +77,11 @@ def make(kind: type, settings: Mapping[str, Any], where: str) -> Any:
     except InputError as fault:
         raise InputError(f"{where}: {fault}") from fault
     except (TypeError, ValueError) as fault:
-        raise InputError(f"{where}: cannot be made of {dict(settings)!r}: {fault}") from fault
+        raise InputError(f"{where}: cannot be built from {dict(settings)!r}: {fault}") from fault
 
 
 def choose(kinds: Mapping[str, type], part: PartSettings, where: str, **further: Any) -> Any:
-    """Build a part of one of the kinds; of the study's `further` settings it gets those that it requires."""
+    """Build a part of one of the kinds; it also receives those of the study's `further` settings that it requires."""
     if part.kind not in kinds:
         raise InputError(f"{where}.kind: {part.kind!r} is not known: {nearest(part.kind, kinds)}")
     needed = required_settings(kinds[part.kind])
@@ -93,11 +93,11 @@ def choose(kinds: Mapping[str, type], part: PartSettings, where: str, **further:
 def settings_of(kind: type) -> dict[str, inspect.Parameter]:
     """Return a part's settings: its constructor's parameters, with resolved annotations where possible.
 
-    A default that a dataclass computes by a factory is given by its value.
+    If a dataclass computes a default with a factory, the parameter has the computed value as its default.
     """
     if not dataclasses.is_dataclass(kind):
         return options_of(kind.__init__, 1)  # type: ignore[misc]
-    # Hints of the class, not of its constructor: a base's fields are annotated with the names of the base's module.
+    # Type hints of the class, not of its constructor: a base class's annotations use names from the base's module.
     parameters = options_of(kind.__init__, 1, kind)
     for field in dataclasses.fields(kind):
         if field.name in parameters and field.default_factory is not dataclasses.MISSING:
@@ -110,10 +110,13 @@ def required_settings(kind: type) -> list[str]:
     return [name for name, setting in settings_of(kind).items() if setting.default is inspect.Parameter.empty]
 
 
-def options_of(function: Callable[..., Any], skip: int = 0, hinted: Any = None) -> dict[str, inspect.Parameter]:
-    """Return a function's named parameters after the first `skip`, with resolved annotations where possible."""
+def options_of(function: Callable[..., Any], skip: int = 0, annotated: Any = None) -> dict[str, inspect.Parameter]:
+    """Return a function's named parameters after the first `skip`, with resolved annotations where possible.
+
+    Annotations are read from `annotated`, if it is given, instead of from the function.
+    """
     try:
-        hints = typing.get_type_hints(hinted or function)
+        hints = typing.get_type_hints(annotated or function)
     except Exception:  # a name that only a type checker knows: such a setting is passed on unchecked
         hints = {}
     parameters = list(inspect.signature(function).parameters.values())[skip:]

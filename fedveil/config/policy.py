@@ -4,7 +4,7 @@ A policy is a small TOML file, written by hand. The same file is read by Python,
 
     shield = "recommended"   # the default; or {kind = "recommended", change = 0.1}, the mean relative change of records
 
-    [hide]                   # levels γ from 0 to 1, together at most 1
+    [hide]                   # levels γ from 0 to 1, whose sum is at most 1
     race = 0.5
     sex = 0.5
 
@@ -21,7 +21,7 @@ says what may leave beside an update; elsewhere these keys are read, checked, an
     epsilon = 8.0
     delta = 1e-5
 
-Shields that hide attributes with a zoo need it, and at a Flower site the value to hide:
+Shields that hide attributes with a zoo need the zoo and, at a Flower site, the value to hide:
 
     shield = {kind = "recup", budget = 0.01, minimal = true}
     hide = {sex = 1.0}
@@ -62,7 +62,7 @@ class _Limits(BaseModel):
     @model_validator(mode="after")
     def _together(self) -> _Limits:
         if self.delta is not None and self.epsilon is None:
-            raise ValueError("budget.delta: has no epsilon beside it; name both, or neither")
+            raise ValueError("budget.delta: has no epsilon beside it; set both, or neither")
         return self
 
 
@@ -137,10 +137,10 @@ def _parsed(text: str, path: Path | None) -> Policy:
 
 
 def _in_present_form(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return a policy of a former form in the present one, or refuse it with what to write instead.
+    """Convert a policy from the former format to the present one, or refuse it and say what to write instead.
 
-    Formerly `shield = "hardened"` was the recommended shield and `budget` a number, its mean relative change; `shield =
-    "as-printed"` was recup, with `budget` and `minimal` beside it.
+    In the former format `shield = "hardened"` named the recommended shield, and `budget` was a number, its mean
+    relative change; `shield = "as-printed"` named recup, with `budget` and `minimal` beside it.
     """
     shield, budget, minimal = settings.get("shield", RECOMMENDED), settings.get("budget"), settings.get("minimal")
     number = budget if isinstance(budget, int | float) and not isinstance(budget, bool) else None
@@ -168,8 +168,8 @@ def _in_words(fault: ValidationError) -> str:
     key = [str(part) for part in first["loc"] if not str(part).startswith(("dict[", "list[", "str"))]
     dotted = ".".join(key)
     if first["type"] == "extra_forbidden":
-        known = _Limits.model_fields if key[0] == "budget" else _Written.model_fields
-        return f"{dotted}: no such setting: {nearest(key[-1], known)}"
+        fields = _Limits.model_fields if key[0] == "budget" else _Written.model_fields
+        return f"{dotted}: no such setting: {nearest(key[-1], fields)}"
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
     examples = {
@@ -229,12 +229,12 @@ def _shield(policy: Policy, choice: ShieldChoice, kind: type[Shield], zoos: Mapp
     for name, table in (("zoos", "zoo"), ("levels", "hide")):
         if name in choice.settings:
             raise InputError(f"{where}.{name}: belongs in the table [{table}]")
-    known = settings_of(kind)
+    parameters = settings_of(kind)
     for name in choice.settings:
-        if name not in known:
-            raise InputError(f"{where}: unknown setting {name!r}: {nearest(name, known)}")
+        if name not in parameters:
+            raise InputError(f"{where}: unknown setting {name!r}: {nearest(name, parameters)}")
     settings: dict[str, Any] = {
-        name: fitting(value, known[name].annotation, f"{where}.{name}") for name, value in choice.settings.items()
+        name: fitting(value, parameters[name].annotation, f"{where}.{name}") for name, value in choice.settings.items()
     }
     settings |= {"zoos": list(zoos.values()), "levels": {name: policy.hide[name] for name in zoos}}
     try:
@@ -244,7 +244,7 @@ def _shield(policy: Policy, choice: ShieldChoice, kind: type[Shield], zoos: Mapp
 
 
 def zoos_of(policy: Policy, zoos: Mapping[str, Zoo] | None = None) -> dict[str, Zoo]:
-    """Return a zoo for each attribute that a policy hides: a given one, or one loaded from the file that it names."""
+    """Return a zoo for each attribute that a policy hides, from `zoos` or else from the file that the policy names."""
     by_attribute = dict(zoos or {})
     for name, level in policy.hide.items():
         if name not in by_attribute:
@@ -279,13 +279,13 @@ def _registered(kind: str) -> type[Shield]:
 
 
 def _check_texts(kind: type[Shield], settings: Mapping[str, Any], where: str) -> None:
-    """Refuse a number in quotes: TOML distinguishes the two."""
-    known = settings_of(kind)
+    """Refuse a number in quotes: TOML distinguishes text from numbers."""
+    parameters = settings_of(kind)
     for name, value in settings.items():
-        allowed = alternatives(known[name].annotation) if name in known else (Any,)
+        allowed = alternatives(parameters[name].annotation) if name in parameters else (Any,)
         plain = all(get_origin(option) is None for option in allowed)
         if isinstance(value, str) and plain and not {str, Any} & set(allowed):
-            raise InputError(f"{where}.{name}: {value!r} is a text and should be a number; leave the quotes out")
+            raise InputError(f"{where}.{name}: {value!r} is text and should be a number; remove the quotes")
 
 
 def _load_zoo(path: Path) -> Zoo:
@@ -293,7 +293,7 @@ def _load_zoo(path: Path) -> Zoo:
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
-        return Zoo.load(path)  # which says what is wrong
+        return Zoo.load(path)  # raises an error that says what is wrong
     return _loaded(path, digest)
 
 

@@ -18,7 +18,7 @@ MOST_DEPTH = 30
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe loading in which a key cannot be given twice, and 1e-3 is a number."""
+    """A safe loader that refuses a key given twice, and reads 1e-3 as a number."""
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -38,7 +38,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
-# YAML 1.1 takes 1e-3 for text, since it lacks a dot; people mean a number.
+# YAML 1.1 reads 1e-3 as text, since it lacks a dot; people mean a number.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
 )
@@ -79,12 +79,12 @@ def _measure(value: Any, where: str) -> None:
         nonlocal count
         count += 1
         if id(value) in above:
-            raise InputError(f"{where}: an alias (*) refers to what contains it; a study cannot be recursive")
+            raise InputError(f"{where}: an alias (*) refers to a value that contains it; a study cannot be recursive")
         if len(above) > MOST_DEPTH:
             raise InputError(f"{where}: is nested too deeply; a study needs fewer than {MOST_DEPTH} levels")
         if count > MOST_VALUES:
             raise InputError(
-                f"{where}: holds more than {MOST_VALUES:,} values, aliases (*) written out; is it a study?"
+                f"{where}: holds more than {MOST_VALUES:,} values once aliases (*) are expanded; is it a study?"
             )
         if isinstance(value, dict | list):
             for part in value.values() if isinstance(value, dict) else value:
@@ -100,10 +100,10 @@ def with_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, An
     {'seeds': [1, 2], 'methods': [{'name': 'none', 'rounds': 3}]}
     """
     for change in changes:
-        key, sign, written = change.partition("=")
+        key, sign, value_text = change.partition("=")
         if not sign or not key:
             raise InputError(f"--set {change!r}: write key=value, such as --set federation.rounds=5")
-        value = parse_yaml(f"value: {written}", f"--set {key}").get("value")
+        value = parse_yaml(f"value: {value_text}", f"--set {key}").get("value")
         values = changed(values, key, value)
     return values
 

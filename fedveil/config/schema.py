@@ -1,7 +1,7 @@
-"""A study's JSON schema (draft 2020-12), by which editors complete fields, kinds and settings, and underline mistakes.
+"""A study's JSON schema (draft 2020-12); with it, editors complete fields, kinds and settings and underline mistakes.
 
-Descriptions of settings come from the docstrings of the classes that define them. What depends on the data, such as
-whether an attribute exists, only `fedveil run` can check.
+Descriptions of settings come from the docstrings of the classes that define them. Only `fedveil run` can check what
+depends on the data, such as whether an attribute exists.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def study_schema(*, third_parties: bool = False) -> Schema:
     method, federation = definitions["Method"]["properties"], definitions["FederationSection"]["properties"]
     for part, fields in (("game", method), ("shield", method), ("partition", federation), ("aggregation", federation)):
         null = [] if part == "game" else [{"type": "null"}]
-        kept = {key: value for key, value in fields[part].items() if key in ("default", "description")}
-        fields[part] = kept | {"anyOf": [{"$ref": f"#/$defs/{part}"}, *null]}
+        general = {key: value for key, value in fields[part].items() if key in ("default", "description")}
+        fields[part] = general | {"anyOf": [{"$ref": f"#/$defs/{part}"}, *null]}
     _refine(schema, definitions, third_parties)
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -62,7 +62,7 @@ def kinds(*, third_parties: bool = False) -> dict[str, dict[str, type]]:
 
 
 def names(group: str, *, third_parties: bool = False) -> list[str]:
-    """Return the names that are registered in a group of entry points, ours or all."""
+    """Return the names registered in a group of entry points: fedveil's, or with `third_parties` everybody's."""
     return sorted(point.name for point in _points(group, third_parties))
 
 
@@ -74,7 +74,7 @@ def summary(kind: type) -> str:
 def description(kind: type, setting: str) -> str:
     """Return what a setting means: its entry under `Attributes:` in the docstring of the class that defines it.
 
-    An inherited setting may also be described by a class between; never by another class.
+    The docstring of a subclass may describe an inherited setting; that of an unrelated class never does.
     """
     for class_ in kind.__mro__:
         text = _described_in(class_).get(setting)
@@ -135,9 +135,9 @@ def _registered(group: str, load: Any, third_parties: bool) -> dict[str, type]:
 
 
 def _choice(part: str, by_name: Mapping[str, type], definitions: dict[str, Schema]) -> Schema:
-    """Return one of the kinds: by its name alone, or with its settings.
+    """Return the schema of a part: the name of one of the kinds, alone or with its settings.
 
-    Strengths may give a required setting of a game or shield, and the study has the number of devices.
+    No setting of a game or shield is required here, since strengths may set it; nor is `devices`, which the study sets.
     """
     required: dict[str, list[str]] = {}
     for name, kind in by_name.items():
@@ -178,8 +178,8 @@ def _of_type(annotation: Any) -> Schema | None:
 
 def _writable(kind: type) -> bool:
     """Whether plain values can express all that a class requires; a zoo, for example, requires tensors."""
-    known = parts.settings_of(kind)
-    return all(_of_type(known[name].annotation) is not None for name in parts.required_settings(kind))
+    parameters = parts.settings_of(kind)
+    return all(_of_type(parameters[name].annotation) is not None for name in parts.required_settings(kind))
 
 
 def _refine(schema: Schema, definitions: dict[str, Schema], third_parties: bool) -> None:
@@ -189,8 +189,8 @@ def _refine(schema: Schema, definitions: dict[str, Schema], third_parties: bool)
     method["name"]["pattern"] = METHOD_NAME
     method["varies"]["anyOf"][0]["pattern"] = r"^(game|shield)\.\w+$"
     data["source"]["examples"] = names("fedveil.data", third_parties=third_parties)
-    listed = data["sensitive"]
-    data["sensitive"] = {"description": listed.pop("description"), "anyOf": [listed, {"type": "string"}]}
+    list_form = data["sensitive"]
+    data["sensitive"] = {"description": list_form.pop("description"), "anyOf": [list_form, {"type": "string"}]}
     attackers = names("fedveil.attacks", third_parties=third_parties)
     attacker = f"({'|'.join(map(re.escape, attackers))})"
     attacks["panel"]["anyOf"] = [

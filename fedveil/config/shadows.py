@@ -17,9 +17,9 @@ LEAST, MOST = 10, 200
 
 
 def number_of_shadows(study: Study, run: Run) -> int:
-    """Return how many shadow devices a study asks for; default: as many as validation records fill.
+    """Return how many shadow devices a study asks for; default: as many as its validation records fill.
 
-    Each then has as many records as a real device has on average.
+    In that case each has as many records as a real device has on average.
     """
     from fedveil.data import Split
 
@@ -30,15 +30,18 @@ def number_of_shadows(study: Study, run: Run) -> int:
     records = len(run.federation.data.rows(Split.VALIDATION))
     if records // each < LEAST:
         raise InputError(
-            f"attacks.shadows: {records} validation records fill {records // each} devices of {each} records, as the "
-            f"federation's are, and an attacker on {study.attacks.view} needs {LEAST}; use more devices or records, or "
-            "say how many shadows"
+            f"attacks.shadows: {records} validation records fill {records // each} devices of {each} records (the "
+            f"federation's average), but an attacker on {study.attacks.view} needs {LEAST}; use more devices or "
+            "records, or set the number of shadows"
         )
     return min(MOST, records // each)
 
 
 def check_shadows(study: Study, run: Run) -> None:
-    """Deal records to shadow devices in rehearsal; refuse an attribute that all devices share, and too few shadows."""
+    """Deal records to shadow devices, and refuse too few of them.
+
+    An attribute whose most frequent value is the same at all devices is refused too.
+    """
     from fedveil.federation.recording import shadow_rows
 
     count = number_of_shadows(study, run)
@@ -54,15 +57,15 @@ def check_shadows(study: Study, run: Run) -> None:
         ]
         values = np.unique(majorities[0])
         if len(values) < 2:
-            every = attribute.values[values[0]] if len(values) else "nothing"
+            only_value = attribute.values[values[0]] if len(values) else "nothing"
             raise InputError(
-                f"attacks.view: every device holds {every!r} of {name!r} most often, so {study.attacks.view} have "
-                f"nothing to tell; deal records by it, such as federation.partition={{kind: dirichlet, alpha: 0.1, "
-                f"by: {name}}}"
+                f"attacks.view: the most frequent value of {name!r} is {only_value!r} at every device, so "
+                f"{study.attacks.view} cannot reveal it; deal records by this attribute, for example with "
+                f"federation.partition={{kind: dirichlet, alpha: 0.1, by: {name}}}"
             )
         for value in values:
             if majorities[1].count(int(value)) < 2:
                 raise InputError(
-                    f"attacks.shadows: of {count} shadow devices fewer than 2 hold {attribute.values[value]!r} of "
-                    f"{name!r} most often, and real ones do; ask for more"
+                    f"attacks.shadows: {attribute.values[value]!r} is the most frequent value of {name!r} at fewer "
+                    f"than 2 of {count} shadow devices, but real devices have it; ask for more"
                 )

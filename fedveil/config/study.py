@@ -1,4 +1,4 @@
-"""Study: what is compared, on what data, by which attackers; every field is checked, and every fault names it."""
+"""Study: what is compared, on what data, by which attackers. Every field is checked; a fault names its field."""
 
 from __future__ import annotations
 
@@ -108,19 +108,19 @@ class Method(_Section):
     game: Part = Field(description="What is trained: a registered game with its settings, or its name alone.")
     shield: Part | None = Field(None, description="What a device does to what it sends.")
     policy: str | None = Field(
-        None, description="A policy's file, whose shield every device applies, in place of `shield`."
+        None, description="A policy file; every device applies the shield that it names, in place of `shield`."
     )
     varies: str | None = Field(
         None,
         description="The setting that strengths vary: game.<setting> or shield.<setting>; default: game.strength.",
     )
     strengths: list[Strength] | None = Field(
-        None, min_length=1, description="The strengths to try; none: the method is tried once, as it is."
+        None, min_length=1, description="The strengths to try; if there are none, the method is tried once."
     )
-    rounds: int | None = Field(None, ge=1, description="Rounds of this method, in place of the federation's.")
+    rounds: int | None = Field(None, ge=1, description="Rounds of this method, in place of `federation.rounds`.")
     at: dict[float, dict[str, Any]] = Field(
         default_factory=dict,
-        description="Settings that differ at some strengths: a strength, then game.<setting> or shield.<setting>.",
+        description="Settings that differ at some strengths: for each strength, game.<setting> or shield.<setting>.",
     )
 
     @model_validator(mode="after")
@@ -131,7 +131,7 @@ class Method(_Section):
 
     @model_serializer(mode="wrap")
     def _without_empty_policy(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a policy that is not named: cells keep the names that they had before there were policies."""
+        """Leave out the policy if there is none, so that cells keep the names they had before policies existed."""
         values: dict[str, Any] = serialise(self)
         if self.policy is None:
             values.pop("policy", None)
@@ -172,7 +172,7 @@ class Attacks(_Section):
         None, min_length=1, description="The attributes to attack; default: all sensitive ones."
     )
     cotrained: bool = Field(
-        True, description="Also report the game's own adversary, marked as the weak attacker it is."
+        True, description="Also report the adversary that the game itself trains, marked as a weak attacker."
     )
     decensoring: bool = Field(
         False, description="Also try de-censoring (Song and Shmatikov 2020) on representations, beside its control."
@@ -204,7 +204,7 @@ class Study(_Section):
     methods: list[Method] = Field(min_length=1, description="The defences to compare.")
     drop_columns: Literal["auto"] | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = Field(
         "auto",
-        description="How many columns the baseline drops, most revealing first; it is on every table's frontier.",
+        description="For tables: how many columns the drop-columns baseline drops, the most revealing first.",
     )
     seeds: list[Seed] = Field([0], min_length=1, description="One run of every method and strength for each seed.")
     tasks: list[str] | None = Field(
@@ -215,10 +215,10 @@ class Study(_Section):
     )
     attacks: Attacks = Field(default_factory=Attacks, description="Who attacks, and what they see.")
     threads: int = Field(
-        1, ge=1, le=64, description="Threads of each cell; results are bit-identical for the same number of threads."
+        1, ge=1, le=64, description="Threads for each cell; results are bit-identical for the same number of threads."
     )
     checkpoint_seconds: float = Field(
-        1.0, ge=0, description="Least seconds between two saves of a running cell's state; 0: save each round."
+        1.0, ge=0, description="Minimum seconds between two saves of a running cell's state; 0: save every round."
     )
 
     @field_validator("name")
@@ -321,4 +321,4 @@ def _fields_at(location: Sequence[Any]) -> list[str]:
 
 def _described(location: Sequence[Any]) -> str:
     field = _model_at(location[:-1]).model_fields.get(str(location[-1]))
-    return f"it says: {field.description}" if field is not None and field.description else "give it"
+    return f"it means: {field.description}" if field is not None and field.description else "give it"

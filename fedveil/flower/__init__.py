@@ -2,11 +2,12 @@
 
 Nothing here is imported before it is used: `import fedveil` works without Flower.
 
-A site: `mod.py` has `shield_mod`, the one line in an existing app; `site_shield.py` builds the shield that a site's
-policy asks for; `ledger.py` and `spending.py` hold what was spent; `records.py` turns Flower's records into flat
-updates. Games: `server.py`, `node.py`, and `protocol.py` for what both agree on; `new_app.py` writes an app,
-`study_cell.py` is the engine of studies. Deployments on one machine: `loopback.py`, with `processes.py` and `tls.py`.
-An auditor: `capture.py` keeps what a server receives, `captured.py` reads it, `shadows.py` runs shadow nodes.
+For a site, `mod.py` has `shield_mod`, which adds one line to an existing app; `site_shield.py` builds the shield that a
+site's policy asks for; `ledger.py` and `spending.py` record what was spent; `records.py` turns Flower's records into
+flat updates. For games, there are `server.py`, `node.py`, and `protocol.py` for what both agree on; `new_app.py` writes
+an app, and `study_cell.py` is the engine of studies. For deployments on one machine, there is `loopback.py`, with
+`processes.py` and `tls.py`. For an auditor, `capture.py` keeps what a server receives, `captured.py` reads it, and
+`shadows.py` runs shadow nodes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Keep what a Flower server receives: a wrapper around any strategy, with which to audit a server that one runs.
+"""Keep what a Flower server receives: a wrapper around any strategy, to audit a server of one's own.
 
-    strategy = capture(FedAvg(...), "captured")        # of the Message API (flwr.serverapp.strategy), or legacy
+    strategy = capture(FedAvg(...), "captured")   # a strategy of the Message API (flwr.serverapp.strategy), or legacy
 
 The wrapped strategy still aggregates. The folder holds what the server could have kept anyway: whoever runs the server
 sees every single update, unless SecAgg+ adds them up first.
@@ -110,7 +110,7 @@ class CapturingStrategy(Strategy):
 def _reply(
     node: str, kind: str, sent: dict[str, Arrays], message: Message, figures: dict[str, Any]
 ) -> tuple[Reply, tuple[Segment, ...]]:
-    """Read a reply's arrays; one whose arrays are no update of what was sent is kept as an error."""
+    """Read a reply's arrays; a reply whose arrays are not an update of what was sent is kept as an error."""
     try:
         before = _joined(sent)
         after = _joined(_arrays(message))
@@ -150,7 +150,7 @@ class CapturingLegacyStrategy(LegacyStrategy):
         self._sent: dict[str, Arrays] = {}
 
     def initialize_parameters(self, client_manager: ClientManager) -> Any:
-        """Return the wrapped strategy's."""
+        """Return the wrapped strategy's initial parameters."""
         return self.strategy.initialize_parameters(client_manager)
 
     def configure_fit(self, server_round: int, parameters: Any, client_manager: ClientManager) -> Any:
@@ -178,15 +178,15 @@ class CapturingLegacyStrategy(LegacyStrategy):
         return self.strategy.aggregate_fit(server_round, results, failures)
 
     def configure_evaluate(self, server_round: int, parameters: Any, client_manager: ClientManager) -> Any:
-        """Return the wrapped strategy's."""
+        """Return the wrapped strategy's instructions."""
         return self.strategy.configure_evaluate(server_round, parameters, client_manager)
 
     def aggregate_evaluate(self, server_round: int, results: Any, failures: Any) -> Any:
-        """Return the wrapped strategy's."""
+        """Return the wrapped strategy's aggregate."""
         return self.strategy.aggregate_evaluate(server_round, results, failures)
 
     def evaluate(self, server_round: int, parameters: Any) -> Any:
-        """Return the wrapped strategy's."""
+        """Return the wrapped strategy's evaluation."""
         return self.strategy.evaluate(server_round, parameters)
 
 

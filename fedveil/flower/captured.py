@@ -4,7 +4,8 @@
     train-00001.json          the round's replies: node, row of its update or why there is none, figures
     evaluate-00001.json       the same for evaluations
 
-A round is written once its replies have arrived, whole or not at all; a server that is killed leaves earlier rounds.
+A round is written once its replies have arrived, either whole or not at all; a server that is killed leaves the earlier
+rounds intact.
 """
 
 from __future__ import annotations
@@ -109,7 +110,9 @@ class Captured:
             recipients[kind, number] = tuple(content["asked"])
             layout = _segments(content["segments"])
             if layout and segments and layout != segments:
-                raise InputError(f"{file}: its tensors are not those of earlier rounds; capture each run on its own")
+                raise InputError(
+                    f"{file}: its tensors are not those of earlier rounds; capture each run in its own folder"
+                )
             segments = layout or segments
             for reply in content["replies"]:
                 replies.append({**reply, "round": number, "kind": kind})
@@ -127,7 +130,7 @@ class Captured:
     def attributes(self, values: Mapping[str, Mapping[str, object]], bins: int = 3) -> dict[str, Attribute]:
         """Return each update's attributes, given each node's: name → node → value.
 
-        A node without a value is neither learnt from nor scored.
+        A node without a value is neither used for learning nor scored.
         """
         attributes = {}
         for name, by_node in values.items():
@@ -159,7 +162,7 @@ class Captured:
             by_node: use the mean over a node's rounds, one vector per node.
             centred: subtract each round's mean, which says nothing about a single sender.
             bins: quantile classes of a continuous attribute.
-            seed: of the split into known nodes and victims.
+            seed: the seed of the split into known nodes and victims.
         """
         if not len(self.updates):
             raise InputError("the capture holds no update: no node sent one that was accepted; see its replies' errors")
@@ -181,7 +184,7 @@ def read_node_values(path: str | Path, name: str) -> dict[str, object]:
     texts = [str(node) for node in nodes]
     if len(set(texts)) < len(texts):
         twice = next(node for node in texts if texts.count(node) > 1)
-        raise InputError(f"{path}: node {twice} is in more than one row; name each once")
+        raise InputError(f"{path}: node {twice} is in more than one row; name each node once")
     return {node: value for node, value in zip(texts, values, strict=True) if not pd.isna(value)}
 
 

@@ -1,8 +1,8 @@
 """Ledger: what a site has sent, one JSON line per message, in a chain of hashes; kept at the site.
 
 Each entry holds the hash of the entry before it and its own. A second file, the head, holds the number of entries and
-the last hash. So entries that were edited, dropped, reordered or cut off at the end are detected, and so is one file
-without the other. Whoever can write both files can invent a new chain: a ledger guards against accidents, and against
+the last hash. So entries that were edited, dropped, reordered or cut off at the end are detected, and so is a missing
+file of the two. Whoever can write both files can invent a new chain: a ledger guards against accidents, and against
 everybody who can write only one of the files. It cannot detect that the whole disk was restored to an earlier state.
 """
 
@@ -52,14 +52,14 @@ class Entry(BaseModel):
     """One message that left, or was about to.
 
     Attributes:
-        number: from 1 on.
+        number: its number, counted from 1.
         time: when it was written, in UTC.
         run, message: Flower's ids of the run and of the message that was answered.
         kind: an update, or figures alone.
         shield: the shield that an update went through.
         costs: what it cost in differential privacy.
         told: the names of the figures that left.
-        totals: what has been spent, this entry included.
+        totals: what has been spent, including this entry.
         policy: SHA-256 of the site's policy file at the time.
         previous, hash: hashes of the entry before and of this one.
     """
@@ -90,9 +90,10 @@ class Reading:
 
     Attributes:
         entries: in order.
-        size: how many bytes of the file they take; what follows is an entry whose writing was interrupted, and for
+        size: how many bytes of the file they take; anything after that is an entry whose writing was interrupted, for
             which no message left.
-        ahead: the last entry is not in the head yet: writing was interrupted between the two files; it counts.
+        ahead: whether the last entry is not in the head yet, because writing was interrupted between the two files.
+            The entry counts.
     """
 
     entries: tuple[Entry, ...]
@@ -170,7 +171,7 @@ class Ledger:
         count, last = self._headed(head)
         if content is None:
             if count:
-                raise LedgerError(f"{self.path}: is missing, and its head counts {count} entries; bring it back")
+                raise LedgerError(f"{self.path}: is missing, but its head counts {count} entries; bring it back")
             content = b""
         lines = content.split(b"\n")[:-1]  # what follows the last line break was interrupted
         entries: list[Entry] = []
@@ -178,10 +179,10 @@ class Ledger:
             entries.append(self._entry(line, len(entries) + 1, entries[-1].hash if entries else START))
         if not count <= len(entries) <= count + 1:
             raise LedgerError(
-                f"{self.path}: holds {len(entries)} entries where its head counts {count}: one was changed"
+                f"{self.path}: holds {len(entries)} entries, but its head counts {count}: one of them was changed"
             )
         if (entries[count - 1].hash if count else START) != last:
-            raise LedgerError(f"{self.path}: entry {count} is not the one that its head knows; one of them was changed")
+            raise LedgerError(f"{self.path}: entry {count} is not the one that its head names; one of them was changed")
         return Reading(tuple(entries), sum(len(line) + 1 for line in lines), len(entries) > count)
 
     def _headed(self, head: bytes) -> tuple[int, str]:
@@ -191,23 +192,23 @@ class Ledger:
             if head != _head(count, last) or type(count) is not int or type(last) is not str or count < 0:
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise LedgerError(f"{self.head}: is no head of a ledger, or was changed; bring it back") from None
+            raise LedgerError(f"{self.head}: is not the head of a ledger, or was changed; bring it back") from None
         return count, last
 
     def _entry(self, line: bytes, number: int, previous: str) -> Entry:
         try:
             entry = Entry.model_validate_json(line)
-            same = line == _canonical(entry) and entry.sealed().hash == entry.hash
+            unchanged = line == _canonical(entry) and entry.sealed().hash == entry.hash
         except ValueError:  # not JSON, other fields, or a value that is not a number
-            raise LedgerError(f"{self.path}: line {number} is no entry of a ledger, or was changed") from None
+            raise LedgerError(f"{self.path}: line {number} is not an entry of a ledger, or was changed") from None
         if entry.number != number or entry.previous != previous:
             raise LedgerError(f"{self.path}: line {number} does not follow from the one before: dropped or reordered")
-        if not same:
-            raise LedgerError(f"{self.path}: line {number} was changed: its hash is another")
+        if not unchanged:
+            raise LedgerError(f"{self.path}: line {number} was changed: its hash does not match")
         return entry
 
     def begin(self, reading: Reading) -> None:
-        """Write the head of a new ledger, or of one whose writing was interrupted; fails early if it is not writable.
+        """Write the head of a new ledger, or of one whose writing was interrupted; fail early if it is not writable.
 
         Call it while the ledger is claimed.
         """
@@ -217,7 +218,7 @@ class Ledger:
     def append(self, reading: Reading, **facts: Any) -> Reading:
         """Write one entry after those that were read; it is on the disk, and in the head, when this returns.
 
-        Call it while the ledger is claimed. If it fails nothing may be sent; the entry counts if it reached the disk:
+        Call it while the ledger is claimed. If it fails, nothing may be sent. The entry counts if it reached the disk:
         a crash may count one message too many, but never one too few.
         """
         now = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""A Flower deployment on one machine: SuperLink, SuperNodes and runs of apps, over 127.0.0.1 alone."""
+"""A Flower deployment on one machine: SuperLink, SuperNodes and runs of apps, only over 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RunningApp:
         return _number_after("Successfully started run", self.log)
 
     def wait_for(self, text: str, timeout: float) -> None:
-        """Wait until the log holds a text, for steps that depend on how far the app is."""
+        """Wait until the log contains a text, for steps that depend on the app's progress."""
         end = time.monotonic() + timeout
         while text not in self.log:
             if time.monotonic() > end or self.stream.poll() is not None:
@@ -91,7 +91,7 @@ class RunningApp:
         """Wait for the run to end; one that takes longer than `timeout` seconds is stopped, which is an error.
 
         Args:
-            timeout: in seconds.
+            timeout: how long to wait, in seconds.
             check: raise an error if the run did not complete.
         """
         try:
@@ -206,7 +206,7 @@ class Loopback:
 
         Args:
             config: its node config.
-            wait: until the SuperLink has admitted it.
+            wait: wait until the SuperLink has admitted it.
             authenticated: False starts a node whose key the SuperLink does not know, which must not be admitted.
         """
         name = f"node-{len(self.started)}"
@@ -278,11 +278,11 @@ class Loopback:
         raise InputError(f"Flower's SuperLink did not start within {self.patience:g} s on {self.address}: {tail(log)}")
 
     def _superlink_is_ready(self) -> bool:
-        # By its log: an open port may be another process's.
+        # The log is read, since an open port may belong to another process.
         return "Uvicorn running on" in read_log(self._log("superlink"))
 
     def _write_connection(self) -> None:
-        """Write where the SuperLink is to a FLWR_HOME for `flwr`."""
+        """Write the SuperLink's address to a FLWR_HOME for `flwr`."""
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
         secured = f"root-certificates = {_toml(str(self._certificates.authority))}" if self.tls else "insecure = true"
@@ -340,7 +340,7 @@ class Loopback:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    # Flower starts its helpers by name: they must be those beside this interpreter.
+    # Flower starts its helper programs by name: they must be those next to this interpreter.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     data = os.environ.get("FEDVEIL_DATA")  # made absolute: the processes run in other folders
     paths = {"FEDVEIL_DATA": str(Path(data).resolve())} if data else {}
@@ -350,7 +350,7 @@ def _environment(home: Path) -> dict[str, str]:
 def _script(name: str) -> str:
     script = Path(sys.executable).parent / name
     if not script.is_file():
-        raise InputError(f"Flower's command {name} is not beside {sys.executable}: pip install 'fedveil[flower]'")
+        raise InputError(f"Flower's command {name} is not next to {sys.executable}: pip install 'fedveil[flower]'")
     return str(script)
 
 
@@ -372,7 +372,7 @@ def read_log(path: Path) -> str:
 
 
 def tail(log: str) -> str:
-    r"""Return a log's last lines as one.
+    r"""Return a log's last lines joined into one.
 
     >>> tail("a\n\nb\n")
     'a | b'

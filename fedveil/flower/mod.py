@@ -3,9 +3,9 @@
     app = ClientApp(mods=[shield_mod()])
 
 For each message the mod reads the site's policy, claims and checks the ledger, and checks whether the budget allows one
-more message; only then does the app work. Its answer is taken apart, its update shielded, an entry written to the
-ledger on disk, and a new reply put together. Whatever goes wrong, the server gets one fixed sentence, which says
-nothing about the site, its files or its records; the site's log says the rest.
+more message; only then does the app work. The mod takes the app's answer apart, shields the update, writes an entry to
+the ledger on disk, and puts a new reply together. Whatever goes wrong, the server gets one fixed sentence, which says
+nothing about the site, its files or its records; the site's log has the details.
 """
 
 from __future__ import annotations
@@ -79,17 +79,17 @@ _PREFIX = "fedveil: nothing was sent: "
 
 
 def shield_mod(policy: str | Path | None = None, *, seed: int | None = None, wait: float = 10.0) -> Mod:
-    """Return a mod that lets nothing leave a node but what the site's policy allows.
+    """Return a mod that lets only what the site's policy allows leave a node.
 
     Args:
         policy: the site's policy; used only if the node config does not name one under `fedveil-policy`.
-        seed: of the shield's randomness, for tests only: whoever knows it can subtract the noise. None: randomness of
-            the operating system.
+        seed: the seed of the shield's randomness, for tests only: whoever knows it can subtract the noise. None: use
+            the operating system's randomness.
         wait: how many seconds to wait for another process that holds the ledger.
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        # A reply repeats metadata of its message: those that arrived, not what an app may have changed them to.
+        # A reply repeats its message's metadata: as they arrived, not as an app may have changed them.
         original = copy.copy(message)
         original.__dict__["_metadata"] = copy.deepcopy(message.metadata)
         try:
@@ -120,7 +120,7 @@ class _Exchange:
     def answer(self, call_next: ClientAppCallable) -> Message:
         kind = self.original.metadata.message_type.partition(".")[0]
         if kind not in ("train", "evaluate", "query"):
-            # The answer to "get_parameters" is no update, and that to "get_properties" may hold anything.
+            # The answer to "get_parameters" is not an update, and the answer to "get_properties" may hold anything.
             raise Refusal(
                 NO_MESSAGE,
                 f"{kind!r}: a site answers train, evaluate and query messages; give the server its first weights",

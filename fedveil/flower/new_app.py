@@ -20,7 +20,7 @@ EXAMPLE: dict[str, Any] = {
     "federation": {"devices": 2, "rounds": 5},
     "methods": [{"name": "tappfl", "game": {"kind": "tappfl", "attribute": "sex", "strength": 0.5}}],
 }
-"""The study of an app for which none is given."""
+"""The study of an app if the user names none."""
 
 _PYPROJECT = """\
 [build-system]
@@ -45,14 +45,14 @@ serverapp = "{package}.server_app:app"
 clientapp = "{package}.client_app:app"
 
 [tool.flwr.app.config]
-method = ""          # one of the study's; if empty, its first
-strength = ""        # likewise
-seed = ""            # likewise
+method = ""          # one of the study's methods; if empty, the first
+strength = ""        # one of the method's strengths; if empty, the first
+seed = ""            # a seed; if empty, the study's first
 least-nodes = 0      # how many nodes to wait for before the first round; 0: all devices of the study
 round-seconds = 600  # nodes that do not answer in time take no part in a round
 every-answer = false # end the run if an answer is missing or cannot be used, instead of going on without it
 out = ""             # a folder at the server for weights, rounds and state; if empty, nothing is written
-reveal = false       # ask nodes for their local players at the end: research on one machine only
+reveal = false       # ask nodes for their local players at the end; only for research on one machine
 """
 
 _SERVER = '''\
@@ -82,13 +82,14 @@ _README = """\
 
 `{package}/study.yaml` says what is played, on what data and by how many devices; `fedveil schema` explains its fields.
 Every node is one device; its node config says which. It uses its part of the study's data, which must be where
-`study.yaml` says, or other records. To run all of it on one machine, enter each command in a terminal of its own:
+`study.yaml` says, or other records. To run everything on one machine, enter each command in a separate terminal:
 
     export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
     flower-superlink --insecure --host 127.0.0.1 --disable-runtime-dependency-installation
 {nodes}
 
-`flwr` reads where the SuperLink is from `~/.flwr/config.toml`. Add to it the first three lines, then run the app:
+`flwr` reads the SuperLink's address from `~/.flwr/config.toml`. Add the first three lines to that file, then run the
+app:
 
     [superlink.here]
     address = "127.0.0.1:8000"
@@ -107,7 +108,7 @@ METRICS = (protocol.PARTITION, protocol.PARTITIONS, "num-examples", "steps", "lo
 
 
 def _node_command(device: int, devices: int) -> str:
-    """Return the command that starts a node; the third is marked if others follow."""
+    """Return the command that starts a node; the third command is marked if more nodes follow."""
     config = f"--node-config '{protocol.PARTITION}={device} {protocol.PARTITIONS}={devices}'"
     more = "   # and so on" if device == 2 and devices > 3 else ""
     return f"    flower-supernode --insecure --superlink 127.0.0.1:8000 --port {9094 + device} {config}{more}"

@@ -58,8 +58,8 @@ def client_app(study: str | Path, *, data: OwnRecords | None = None, mods: list[
             raise InputError(
                 f"this node keeps its local players: its node config does not set {protocol.REVEAL} = true"
             )
-        kept = context.state.array_records.get(_LOCAL, ArrayRecord())
-        return Message(RecordDict({protocol.LOCAL: ArrayRecord(dict(kept))}), reply_to=message)
+        local_players = context.state.array_records.get(_LOCAL, ArrayRecord())
+        return Message(RecordDict({protocol.LOCAL: ArrayRecord(dict(local_players))}), reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -82,12 +82,12 @@ def _trained(run: Run, device: int, message: RecordDict, context: Context) -> Re
     """Play one round on this node's device."""
     if device >= len(run.federation.partition):
         raise InputError(
-            f"node config: {protocol.PARTITION} is {device}, and the study has {len(run.federation.partition)} devices"
+            f"node config: {protocol.PARTITION} is {device}, but the study has {len(run.federation.partition)} devices"
         )
     settings = message.config_records[protocol.ORDER]
     index, number = int(str(settings["stage"])), int(str(settings["round"]))
     if not 0 <= index < len(run.stages) or number < 1:
-        raise InputError(f"the server asks for round {number} of stage {index}, and this game has {len(run.stages)}")
+        raise InputError(f"the server asks for round {number} of stage {index}, but this game has {len(run.stages)}")
     stage = run.stages[index]
     run.progress.stage, run.progress.round = index, number - 1
     received = protocol.joined(message.array_records[protocol.SHARED], run, stage)
@@ -122,12 +122,12 @@ def _load_shared(run: Run, stage: Stage, received: torch.Tensor, fixed: ArrayRec
 
 def _seat(run: Run, device: int, restarts: dict[str, int], context: Context) -> None:
     """Seat local players as this node has kept them, or at the start if they are new or were restarted."""
-    kept = protocol.flat_states(context.state.array_records.get(_LOCAL, ArrayRecord()))
+    stored = protocol.flat_states(context.state.array_records.get(_LOCAL, ArrayRecord()))
     restarted = context.state.metric_records.get(_RESTARTED, MetricRecord())
     for name, times in restarts.items():
         seat_locally(run, name)
-        if name in kept and restarted.get(name) == times:
-            run.local[name].put(np.array([device]), kept[name][None])
+        if name in stored and restarted.get(name) == times:
+            run.local[name].put(np.array([device]), stored[name][None])
 
 
 def _keep(run: Run, device: int, restarts: dict[str, int], context: Context) -> None:
@@ -138,11 +138,11 @@ def _keep(run: Run, device: int, restarts: dict[str, int], context: Context) -> 
 
 
 def _recall_secrets(run: Run, device: int, context: Context) -> None:
-    """Return to shields whose randomness is the same in every round what they drew in the first."""
-    kept = context.state.config_records.get(_SECRETS, ConfigRecord())
+    """Restore, for shields whose randomness is the same in every round, what they drew in the first."""
+    stored = context.state.config_records.get(_SECRETS, ConfigRecord())
     for index, shield in enumerate(members(run.shield)):
-        if isinstance(shield, Unread) and str(index) in kept:
-            shield.secrets_[device] = int(str(kept[str(index)]))
+        if isinstance(shield, Unread) and str(index) in stored:
+            shield.secrets_[device] = int(str(stored[str(index)]))
 
 
 def _keep_secrets(run: Run, device: int, context: Context) -> None:

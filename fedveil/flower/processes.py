@@ -13,10 +13,10 @@ from pathlib import Path
 from fedveil.core.lifetime import end_with
 
 StartTimes = dict[int, str]
-"""Processes by id, each with its start time: the id alone may have passed to another process."""
+"""Processes by id, each with its start time, since an id may have been reused for another process."""
 
 _GRACE = 5.0
-"""Seconds that a process has to end by itself after it was asked to."""
+"""How many seconds a process has to end by itself after it was asked to."""
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path) -> subprocess.Popen[bytes]:

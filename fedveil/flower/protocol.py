@@ -1,10 +1,10 @@
 """What the server and the nodes of a game on Flower agree on: the cell that both build, and what travels between them.
 
-A `train` message holds "shared" (tensors of the players that the stage moves and shares), "fixed" (all other players,
-flat: as the server has them, or as devices begin with them) and "fedveil" (stage, round, and which players are local,
-with how often each was restarted). A reply holds "shared" as the device leaves them, and "metrics". Local players never
-travel, with one exception: a node whose node config says `fedveil-reveal = true` sends them on request, which research
-on one machine needs.
+A `train` message holds "shared" (tensors of the players that the stage moves and shares), "fixed" (the flat weights of
+all other players: the server's, or those that devices begin with) and "fedveil" (stage, round, and which players are
+local, with how often each was restarted). A reply holds "shared", the same tensors after the device has trained, and
+"metrics". Local players never travel, with one exception: a node whose node config says `fedveil-reveal = true` sends
+them on request, which research on one machine needs.
 """
 
 from __future__ import annotations
@@ -70,13 +70,15 @@ class Setup:
         strength = method.points[0] if config.get("strength") in (None, "") else float(config["strength"])
         if strength not in method.points:  # a server could ask for a shield's σ of next to nothing
             listed = ", ".join(f"{point:g}" for point in method.strengths or []) or "none"
-            raise InputError(f"run config: strength: {strength:g} is none of the study's for {name!r}: {listed}")
+            raise InputError(
+                f"run config: strength: {strength:g} is not one of the study's strengths for {name!r}: {listed}"
+            )
         seed = study.seeds[0] if config.get("seed") in (None, "") else int(config["seed"])
         return cls(study, method, strength, seed)
 
     @property
     def rounds(self) -> int:
-        """Rounds of stages that set no number of their own."""
+        """Rounds of stages that do not set their own number."""
         return self.method.rounds or self.study.federation.rounds
 
     def run(self, data: AttributeData | None = None, fleet: Fleet | None = None, holder: int | None = None) -> Run:

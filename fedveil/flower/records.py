@@ -45,7 +45,7 @@ class Answer:
     Attributes:
         arrays: its arrays; None if it has none.
         record: the name of the arrays' record.
-        figures: numbers by name; a NumPyClient's are called "num-examples" and "loss" as well.
+        figures: numbers by name; for a NumPyClient too, they include "num-examples" and "loss".
         legacy: "fitres" or "evaluateres" for a NumPyClient's answer, else None.
     """
 
@@ -64,7 +64,7 @@ def arrays_of(record: ArrayRecord) -> Arrays:
         except Exception as fault:
             raise RecordsError(f"array {key!r} cannot be read ({type(fault).__name__})") from None
         if arrays[key].dtype.kind not in "fiub":
-            raise RecordsError(f"array {key!r} is of type {arrays[key].dtype}, and has to be of plain numbers")
+            raise RecordsError(f"array {key!r} is of type {arrays[key].dtype}, but must hold plain numbers")
     return arrays
 
 
@@ -175,7 +175,9 @@ class FlatLayout:
 
 def _matched(arrays: Mapping[str, npt.NDArray[Any]], keys: Sequence[str], layout: Sequence[Segment]) -> tuple[str, ...]:
     if len(keys) != len(layout):
-        raise RecordsError(f"zoo: fitted for another layout: {len(keys)} arrays here and {len(layout)} tensors there")
+        raise RecordsError(
+            f"zoo: fitted for another layout: {len(keys)} arrays here, but {len(layout)} tensors in the zoo"
+        )
     numbered = all(key.isdecimal() for key in arrays)
     one_player = len({segment.player for segment in layout}) == 1
     matched = []
@@ -183,9 +185,9 @@ def _matched(arrays: Mapping[str, npt.NDArray[Any]], keys: Sequence[str], layout
         names = [f"{segment.player}.{segment.name}", *([segment.name] if one_player else [])]
         key = keys[index] if numbered else next((name for name in names if name in keys), None)
         if key is None or arrays[key].shape != segment.shape:
-            there = f"{names[-1]!r} of shape {segment.shape}"
-            here = "missing here" if key is None else f"of shape {arrays[key].shape} here"
-            raise RecordsError(f"zoo: fitted for another layout: {there} is {here}; build one for this model")
+            expected = f"{names[-1]!r} of shape {segment.shape}"
+            actual = "missing here" if key is None else f"of shape {arrays[key].shape} here"
+            raise RecordsError(f"zoo: fitted for another layout: {expected} is {actual}; build one for this model")
         matched.append(key)
     return tuple(matched)
 

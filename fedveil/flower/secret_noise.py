@@ -1,8 +1,8 @@
 """Noise that nobody can subtract again: drawn from the operating system's randomness, number by number.
 
 torch seeds its generator with 32 bits, and a server can try all seeds in minutes: it knows some numbers of an update
-(those of dead units are 0), so it sees some of the noise. Moreover the generator is linear: anybody who sees enough of
-its numbers can compute the rest. At a real site noise must not come from it.
+(those of dead units are 0), so it sees some of the noise. Moreover, the generator is linear: anybody who sees enough of
+its numbers can compute the rest. So at a real site, noise must not come from torch's generator.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORDS = 624
 """32-bit words in the state of a Mersenne twister."""
 
 _HEAD = 24
-"""Bytes before those words in `torch.Generator.get_state()`: seed, how many words are left, which comes next."""
+"""Bytes before those words in `torch.Generator.get_state()`: the seed, the number of words left, and the next word."""
 
 
 def secret_generator() -> torch.Generator:

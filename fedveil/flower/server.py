@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fedveil.games.game import Stage
 
 _PAUSE = 0.5
-"""Seconds between two looks at which nodes are connected."""
+"""Seconds between two checks of which nodes are connected."""
 
 _log = logging.getLogger("flwr")
 
@@ -39,8 +39,8 @@ def server_app(study: str | Path, *, data: Callable[[], AttributeData] | None = 
     """Return the ServerApp of a study's games.
 
     Its run config may set `method`, `strength` and `seed` (default: the study's first), `least-nodes` (default: all
-    devices), `round-seconds` (default: 600), `every-answer` (end the run if one is missing), `out` (a folder for
-    weights, rounds and state) and `reveal` (ask nodes for their local players at the end: research on one machine).
+    devices), `round-seconds` (default: 600), `every-answer` (end the run if an answer is missing), `out` (a folder for
+    weights, rounds and state) and `reveal` (ask nodes for their local players at the end: for research on one machine).
 
     Args:
         study: the study's file, the same as the nodes'.
@@ -85,15 +85,15 @@ def server_app(study: str | Path, *, data: Callable[[], AttributeData] | None = 
 class FlowerFleet(Fleet):
     """Devices as Flower nodes: every device is a node that has stated which device it is.
 
-    A node that is gone, does not answer in time, or answers with an error takes no part in a round; a node that comes
-    later takes part from then on.
+    A node that has disconnected, does not answer in time, or answers with an error takes no part in a round; a node
+    that connects later takes part from then on.
 
     Args:
         grid: the server's connection to the nodes.
         least: how many nodes must be connected before the first round.
         seconds: how long to wait, for nodes at the start and for answers in each round.
-        report: called with a line about each node that comes, goes or fails.
-        every_answer: refuse to go on if an answer is missing; a study's cell must not pass for trained if nodes failed.
+        report: called with a line about each node that connects, disconnects or fails.
+        every_answer: stop if an answer is missing; a study's cell must not count as trained if nodes failed.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class FlowerFleet(Fleet):
         self.grid, self.least, self.seconds, self.report = grid, least, seconds, report
         self.every_answer = every_answer
         self.nodes: dict[int, int] = {}  # device → node
-        self.waiting: dict[int, int] = {}  # node → device, for nodes that claim a device which another node still is
+        self.waiting: dict[int, int] = {}  # node → device, for nodes that claim a device that another node still has
         self.refused: set[int] = set()
 
     def present(self, run: Run, devices: IntArray) -> IntArray:
@@ -128,11 +128,11 @@ class FlowerFleet(Fleet):
         return np.array([device for device in devices if int(device) in self.nodes], dtype=np.int64)
 
     def _look(self, run: Run) -> None:
-        """Ask new nodes which device they are; forget nodes that are gone."""
+        """Ask new nodes which device they are; forget nodes that have disconnected."""
         connected = set(self.grid.get_node_ids())
         for gone in [device for device, node in self.nodes.items() if node not in connected]:
             del self.nodes[gone]
-            self.report(f"device {gone} is gone")
+            self.report(f"device {gone} has disconnected")
         for node, device in list(self.waiting.items()):
             if node not in connected:
                 del self.waiting[node]
@@ -149,7 +149,7 @@ class FlowerFleet(Fleet):
             metrics = reply.content.metric_records.get(protocol.METRICS, MetricRecord())
             claimed, devices = metrics.get(protocol.PARTITION), metrics.get(protocol.PARTITIONS)
             if not isinstance(claimed, int) or not 0 <= claimed < count or devices not in (0, count):
-                self._refuse(node, f"says that it is device {claimed} of {devices}, and there are {count}")
+                self._refuse(node, f"says that it is device {claimed} of {devices}, but the study has {count}")
             elif claimed in self.nodes:
                 self.waiting[node] = claimed
                 self.report(f"node {node} takes no part while another node is connected as device {claimed}")
@@ -158,7 +158,7 @@ class FlowerFleet(Fleet):
 
     def _admit(self, device: int, node: int) -> None:
         self.nodes[device] = node
-        self.report(f"device {device} is here")
+        self.report(f"device {device} is connected")
 
     def _refuse(self, node: int, why: str) -> None:
         self.refused.add(node)
@@ -227,7 +227,7 @@ class FlowerFleet(Fleet):
         )
 
     def reveal(self, run: Run) -> None:
-        """Ask nodes for their local players: research on one machine. Nodes whose config does not allow it refuse."""
+        """Ask nodes for their local players, for research on one machine; nodes that do not allow it refuse."""
         device_of = {node: device for device, node in self.nodes.items()}
         for reply in self._exchange(RecordDict(), device_of, "query.reveal"):
             device = device_of[reply.metadata.src_node_id]
@@ -239,7 +239,7 @@ class FlowerFleet(Fleet):
 
 @dataclass(frozen=True)
 class _Figures:
-    """A device's figures for one round; damage only if its node allows that."""
+    """A device's figures for one round, with damage only if its node allows that."""
 
     records: int
     steps: int

@@ -28,7 +28,7 @@ def shadow_updates(
     run_config: Mapping[str, Setting],
     record: str = "arrays",
 ) -> npt.NDArray[np.floating]:
-    """Return (n, d): the updates of nodes with these node configs when they train these weights.
+    """Return the updates, (n, d), of nodes with these node configs when they train these weights.
 
     Args:
         app: the app under audit; its mods run as on a real node.

@@ -22,16 +22,16 @@ _log = logging.getLogger("fedveil.flower")
 
 
 def site_shield(policy: Policy) -> Shield:
-    """Make the shield that a site's policy asks for.
+    """Build the shield that a site's policy asks for.
 
-    Refused are shields that need more than an update, and an ε that the shield cannot keep.
+    Shields that need more than an update are refused, and so is an ε that the shield cannot guarantee.
     """
     where = f"{policy.where}: shield"
     for choice in policy.chosen:
         if choice.kind == RECOMMENDED:
             raise InputError(
-                f"{where}: {RECOMMENDED} changes records before training, and a mod sees the update alone; name one "
-                f"that works on updates: {ON_UPDATES}"
+                f"{where}: {RECOMMENDED} changes records before training, but a mod sees only the update; name a "
+                f"shield that works on updates: {ON_UPDATES}"
             )
         _check_place(choice.kind, shield_kind(choice.kind, where), where)
     shield = _with_warnings_logged(policy) if policy.zoo else shield_for(policy)
@@ -60,7 +60,7 @@ def _check_place(kind: str, shield: type[Shield] | Shield, where: str) -> None:
     """Refuse a shield that needs more than an update, and say where it belongs."""
     if shield.by_record:
         raise InputError(
-            f"{where}.kind: {kind} needs the records behind an update, one by one; a mod sees the update alone: it "
+            f"{where}.kind: {kind} needs the records behind an update, one by one, but a mod sees only the update: it "
             "belongs in the training code, or in a study"
         )
     class_ = shield if isinstance(shield, type) else type(shield)
@@ -73,11 +73,11 @@ def _check_place(kind: str, shield: type[Shield] | Shield, where: str) -> None:
         return
     if Kind.INPUT in shield.acts_on:
         raise InputError(
-            f"{where}.kind: {kind} changes records before training, and a mod sees the update alone: it belongs where "
+            f"{where}.kind: {kind} changes records before training, but a mod sees only the update: it belongs where "
             "the app loads its data"
         )
     raise InputError(
-        f"{where}.kind: {kind} works on {', '.join(sorted(shield.acts_on))}, and a mod sees the update alone: it "
+        f"{where}.kind: {kind} works on {', '.join(sorted(shield.acts_on))}, but a mod sees only the update: it "
         "belongs where those leave"
     )
 
@@ -85,19 +85,20 @@ def _check_place(kind: str, shield: type[Shield] | Shield, where: str) -> None:
 def _check_own_values(policy: Policy, shield: Shield) -> None:
     """Refuse a policy that does not name, for each attribute hidden by a zoo, a value that the zoo knows."""
     for name, zoo in zoos_in(shield).items():
-        known = ", ".join(zoo.values)
+        values = ", ".join(zoo.values)
         if name not in policy.own:
             raise InputError(
-                f"{policy.where}: own.{name}: is missing; write under [own] the site's most frequent value: {known}"
+                f"{policy.where}: own.{name}: is missing; write under [own] the site's most frequent value, one of: "
+                f"{values}"
             )
         if policy.own[name] not in zoo.values:
             raise InputError(
-                f"{policy.where}: own.{name}: {policy.own[name]!r} is no value of it; its zoo knows: {known}"
+                f"{policy.where}: own.{name}: {policy.own[name]!r} is not a value of {name}; its zoo has: {values}"
             )
 
 
 def _with_warnings_logged(policy: Policy) -> Shield:
-    """Make a shield with zoos; its warnings go to the site's log, where the person at the site can read them."""
+    """Build a shield with zoos; its warnings go to the site's log, where the person at the site can read them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         shield = shield_for(policy)

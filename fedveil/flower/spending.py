@@ -1,7 +1,7 @@
-"""What sent updates cost in differential privacy, even if their noise changes from one to the next.
+"""What the updates sent cost in differential privacy, even if their noise changes from one to the next.
 
 Symbols: μ of one Gaussian release of an update clipped to B with noise σ is 2B/σ; ε₀ of one Laplace release is 2B/b.
-Both are between any two clipped updates, in the local model. Metrics that leave beside an update are not counted.
+Both compare any two clipped updates, in the local model. Metrics that leave beside an update are not counted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Cost:
 
 
 def costs_of(shield: Shield) -> tuple[Cost, ...]:
-    """Return what one update through a shield costs; all noise of a chain is counted, which is never too little."""
+    """Return what one update through a shield costs; the costs of all noise in a chain are added, so none is missed."""
     costs = [cost for cost in map(_cost_of, members(shield)) if cost.mechanism != "none"]
     return tuple(costs) or (Cost("none"),)
 
@@ -54,7 +54,7 @@ def epsilon_of(costs: Iterable[Cost], delta: float) -> float:
 
     Gaussian releases: exact, with μ² = Σ μᵢ² (Dong, Roth and Su 2022, Corollary 3.3). Laplace releases with one ε₀: the
     optimum of Kairouz, Oh and Viswanath (2015, Theorem 3.3); with several: the smaller of Σ ε₀ and their Theorem 3.5.
-    Both kinds: each at half of δ, or Laplace at none, whichever is less.
+    With both kinds: each at half of δ, or Laplace at δ = 0, whichever total is smaller.
 
     >>> round(epsilon_of([Cost("gaussian", 0.5)] * 4, 1e-5), 3), epsilon_of([Cost("pure", 0.5)] * 4, 0.0)
     (4.377, 2.0)
@@ -109,7 +109,7 @@ def check_budget(budget: Budget, costs: Sequence[Cost], where: str) -> None:
 
 
 def exhausted(budget: Budget, past: Sequence[Cost], updates: int, next_costs: Sequence[Cost]) -> str | None:
-    """Return why not one more update may leave after these; None if it may."""
+    """Return why no further update may leave after these; None if one may."""
     if budget.messages is not None and updates >= budget.messages:
         return f"all {budget.messages} messages of the budget are sent"
     if budget.epsilon is not None:

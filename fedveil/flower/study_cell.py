@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from fedveil.games.game import Game
 
 _SECONDS_PER_ANSWER = 60
-"""How long one node may take for one round, its start included, before the cell is given up."""
+"""How many seconds one node may take for one round, including its start, before the cell is given up."""
 
 
 def play_cell(
     study: Study, method: Method, strength: float | None, federation: Federation, game: Game, folder: Path
 ) -> Run:
-    """Train a cell on Flower and return the run as if it had been trained in this process, local players included.
+    """Train a cell on Flower and return the run as if it had been trained in this process, including local players.
 
     Nodes of such a study reveal their local players at the end, since all of them run on this machine.
     """
@@ -44,7 +44,7 @@ def play_cell(
 
 
 def single_cell(study: Study, method: Method, strength: float | None, seed: int, devices: int) -> Study:
-    """Return the study with this cell alone and with absolute paths: nodes work in folders of their own."""
+    """Return the study with only this cell and with absolute paths, since nodes work in folders of their own."""
     changes = {point: {name: _file(value) for name, value in settings.items()} for point, settings in method.at.items()}
     parts = {"game": _with_files(method.game), "shield": None if method.shield is None else _with_files(method.shield)}
     strengths = None if strength is None else [strength]

@@ -1,7 +1,7 @@
-"""Build: a study's results as one HTML page that needs nothing but itself.
+"""Build: a study's results as one self-contained HTML page.
 
-The page's scripts are named by their hashes in its Content-Security-Policy, which forbids every other script and every
-connection. What comes from the study stands in a block of JSON, escaped, and is only ever shown as text.
+The page's Content-Security-Policy names its scripts by their hashes, and forbids every other script and every
+connection. What comes from the study is stored in a block of escaped JSON, and is only ever shown as text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def write_report(results: StudyResults, out: str | Path | None = None) -> Path:
 
 
 def page(results: StudyResults) -> str:
-    """Return the whole page; what would make it too large is thinned out: curves, and attackers' lesser figures."""
+    """Return the whole page; if it is too large, curves are thinned and attackers' minor figures are left out."""
     data = page_data(results)
     whole = _assembled(results, data, escaped_json(pack(data)))
     if len(whole.encode()) < MOST_BYTES:

@@ -1,10 +1,10 @@
 """What is certified about a setting, and what contradicts it.
 
-A setting's certificate must hold in each of its cells: of a quantity that every finished cell bounds, the loosest of
-the cells' bounds counts. A certificate binds every attacker. Where the lower end of an estimate exceeds a certified
-upper bound on the same quantity in the same cell, the certificate, its assumptions or the run is broken (or, once in
-forty estimates of an attacker who just reaches the bound, it is chance). Such a bound is never called proved, and both
-figures are shown.
+A setting's certificate must hold in each of its cells: for a quantity that every finished cell bounds, the loosest of
+the cells' bounds counts. A certificate holds against every attacker. If the lower end of an estimate exceeds a
+certified upper bound on the same quantity in the same cell, the certificate, its assumptions or the run is wrong (or it
+is chance, as in one of forty estimates of an attacker who just reaches the bound). Such a bound is never called proved,
+and both figures are shown.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _MEASURES = {
 know the sender."""
 
 _BITS, _ACCURACY = "information (bits)", "accuracy"
-"""What a rate certificate bounds for every observer, one who knows the sender included."""
+"""What a rate certificate bounds for every observer, including one who knows the sender."""
 
 _DEALT = "people dealt to senders at random"
 """The assumption of a rate certificate that the sender says nothing about a person."""
 
 
 class Contradiction(NamedTuple):
-    """What was read, by which attacker, in which seed's cell, against which bound."""
+    """An estimate that exceeds a certified bound: which bound, which attacker, in the cell of which seed."""
 
     quantity: str
     bound: float
@@ -59,12 +59,12 @@ class CertifiedRate(NamedTuple):
 
 
 def certificates_of(setting: Setting, attribute: str) -> list[StatedCertificate]:
-    """Return what holds in every finished cell: of each quantity that all bound, the loosest of their bounds."""
+    """Return what holds in every finished cell: for each quantity that all of them bound, the loosest bound."""
     return weakest_certificates([cell.result.binding_certificates(attribute) for cell in setting.cells])
 
 
 def bound_on_balanced_accuracy(setting: Setting, attribute: str) -> float | None:
-    """Return what no attacker's balanced accuracy can exceed, four digits, rounded to the safe side: up."""
+    """Return what no attacker's balanced accuracy can exceed, rounded up (the safe side) to four digits."""
     for certificate in certificates_of(setting, attribute):
         if (certificate.quantity, certificate.direction) == ("balanced accuracy", "upper"):
             return math.ceil(round(certificate.bound * 1e4, 6)) / 1e4
@@ -72,7 +72,7 @@ def bound_on_balanced_accuracy(setting: Setting, attribute: str) -> float | None
 
 
 def contradictions(setting: Setting, attribute: str) -> list[Contradiction]:
-    """Return for each certified quantity the attacker who exceeds its bound most, over all cells and attackers."""
+    """Return, for each certified quantity that is exceeded, the attacker and cell that exceed its bound most."""
     worst: dict[str, Contradiction] = {}
     for cell in setting.cells:
         for certificate in cell.result.binding_certificates(attribute):
@@ -90,7 +90,7 @@ def contradictions(setting: Setting, attribute: str) -> list[Contradiction]:
 
 
 def certified_rates(settings: Sequence[Setting], attribute: str) -> list[CertifiedRate]:
-    """Return settings all of whose cells have a rate certificate that nothing contradicts; the loosest bounds count."""
+    """Return the settings whose cells all have an uncontradicted rate certificate, each with its loosest bounds."""
     rates = []
     for setting in settings:
         by_cell = [_rate(cell, attribute) for cell in setting.cells]
@@ -102,7 +102,7 @@ def certified_rates(settings: Sequence[Setting], attribute: str) -> list[Certifi
 
 
 def _readings(cell: CellResult, attribute: str, measure: str) -> Iterable[tuple[str, Estimate]]:
-    """Yield what each attacker reads, with its name, where it has an interval; those beside the panel included."""
+    """Yield the name and figure of each attacker, also those outside the panel, if the figure has an interval."""
     judged = cell.result.leakage.get(attribute)
     panel = () if judged is None else judged.attackers
     for attacker in (*panel, *cell.result.beside_panel(attribute).values()):

@@ -45,7 +45,7 @@ function layoutOf(look, more) {
   return layout;
 }
 const PRINT_WIDTH = 660;
-const MANY = 120; // beyond so many settings the frontier leaves its error bars to the table
+const MANY = 120; // with more settings than this, error bars are only in the table
 
 function draw(id, traces, layout) {
   const node = document.getElementById(id);
@@ -88,7 +88,7 @@ function drawFrontier() {
   if (!drawn.length) return note("frontier", "No setting has figures for this task and attribute yet.");
   document.getElementById("frontier").style.height = "";
   const traces = [], many = drawn.length > MANY;
-  // The front was chosen on validation; what the test shows to be dominated falls behind the stairs.
+  // The front was chosen on validation; points that are dominated on the test are not part of the stairs.
   let top = -Infinity;
   const stairs = view.front.map((i) => view.points[i]).filter((p) => p.utility[0] > top && ((top = p.utility[0]), true));
   const reach = Math.max(...drawn.map((i) => view.points[i].leakage[2]), ...view.bounds.filter((b) => b !== null));
@@ -163,7 +163,7 @@ function markSelected() {
 // Attackers, groups ----------------------------------------------------------------------------------------------
 
 function dots(id, names, series, look, more) {
-  // Rows of dots with error bars; `series` are {figures, mark…}, a figure for each name or null.
+  // Rows of dots with error bars; each item of `series` is {figures, mark…}, with a figure or null for each name.
   const node = document.getElementById(id);
   const wide = narrow() ? 15 : 30;
   const rows = names.map((_, i) => names.length - 1 - i);
@@ -253,11 +253,11 @@ function drawMaps() {
   const values = codes ? DATA.maps.values[state.attribute] : [];
   const marks = values.map((_, v) => DATA.value_marks[v % DATA.value_marks.length]);
   const one = (id, places, what) => {
-    if (!places) return note(id, what === "r" ? noMap() : "The raw inputs of these people are not kept.");
+    if (!places) return note(id, what === "r" ? noMap() : "The raw inputs of these people are not stored.");
     const node = document.getElementById(id), held = codes[state.attribute] || [];
     node.style.height = "19rem";
     node.setAttribute("role", "img");
-    node.setAttribute("aria-label", `Map of ${places[0].length} people by ${what}, marked by ${attributeName()}; the table below tells how far neighbours share a value.`);
+    node.setAttribute("aria-label", `Map of ${places[0].length} people by ${what}, marked by ${attributeName()}; the table below shows how often neighbours share a value.`);
     const traces = values.map((value, v) => {
       const who = places[0].map((_, i) => i).filter((i) => held[i] === v);
       return { x: who.map((i) => places[0][i]), y: who.map((i) => places[1][i]), mode: "markers", hoverinfo: "text", hovertext: who.map(() => plain(value)),

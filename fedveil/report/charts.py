@@ -18,7 +18,8 @@ def plot_frontier(results: StudyResults, task: str | None = None, attribute: str
     """Return the frontier of one task and attribute (default: the first of each) as a plotly `Figure`.
 
     Marks are settings with 95% intervals; the stairs are the front, chosen on validation; green bars are certified
-    bounds, which no attacker exceeds; dashed lines are guessing, the dotted one what the task's label alone gives away.
+    bounds, which no attacker exceeds. Dashed lines show guessing; the dotted line shows what the task's label alone
+    gives away.
     """
     graph = _graph_objects()
     task, attribute = _chosen(results, task, attribute)
@@ -79,7 +80,7 @@ def plot_frontier(results: StudyResults, task: str | None = None, attribute: str
 
 
 def _chosen(results: StudyResults, task: str | None, attribute: str | None) -> tuple[str, str]:
-    """Return the task and the attribute to draw, the first of each where none is named."""
+    """Return the task and the attribute to draw; by default, the first of each."""
     if not results.cells:
         raise InputError(f"{results.folder}: no cell is finished yet; run the study first")
     for name, choices, what in ((task, results.tasks, "task"), (attribute, results.attributes, "attribute")):
@@ -124,7 +125,7 @@ def _hover(label: str, view: PairView, index: int, contradicted: bool) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text that plotly shows as it stands, neither as markup nor as a formula."""
+    """Return text that plotly shows literally, neither as markup nor as a formula."""
     return html.escape(text, quote=False).replace("$", "&#36;")
 
 

@@ -1,6 +1,6 @@
 """Export: the page's figures as PNG and its table as LaTeX (booktabs), for a paper.
 
-Whatever stands in a name is printed as it is, and is never a command.
+Names are printed literally, whatever they contain, and are never run as commands.
 """
 
 from __future__ import annotations
@@ -127,10 +127,10 @@ def _attackers(canvas: Any, data: StudyFigures, a: int) -> Any:
     listed = zip(data.settings, data.attackers[a], strict=True)
     rows = [(setting.label, attackers) for setting, attackers in listed if attackers][:40]
     marked: dict[str, list[tuple[float, int]]] = {}
-    along: list[tuple[float, int]] = []
+    cotrained: list[tuple[float, int]] = []
     for number, (_, attackers) in enumerate(rows):
         for attacker in attackers:
-            places = along if attacker.kind == "cotrained" else marked.setdefault(attacker.name, [])
+            places = cotrained if attacker.kind == "cotrained" else marked.setdefault(attacker.name, [])
             if attacker.balanced_accuracy is not None:
                 places.append((attacker.balanced_accuracy.estimate, number))
     picture = canvas(figsize=(6.4, 1.2 + 0.28 * len(rows)), layout="constrained")
@@ -139,9 +139,9 @@ def _attackers(canvas: Any, data: StudyFigures, a: int) -> Any:
         mark = VALUE_MARKS[number % len(VALUE_MARKS)]
         look = {"color": mark.light, "markersize": 5, "linestyle": "", "label": name}
         axes.plot([x for x, _ in places], [y for _, y in places], mark.marker, **look)
-    if along:
+    if cotrained:
         hollow = {"markerfacecolor": "white", "color": "black", "markersize": 6, "label": "co-trained"}
-        axes.plot([x for x, _ in along], [y for _, y in along], "D", **hollow)
+        axes.plot([x for x, _ in cotrained], [y for _, y in cotrained], "D", **hollow)
     axes.set_yticks(range(len(rows)), [label[:40] for label, _ in rows], fontsize=7.5)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlabel(f"balanced accuracy of reading {data.attributes[a]}")
@@ -202,13 +202,13 @@ def _ends(figures: Sequence[Figure]) -> list[list[float]]:
 
 
 def _file(kind: str, *parts: str | int) -> str:
-    """Name a file after names that may be anything: their plain letters, and their numbers so that no two meet."""
+    """Return a file name made of the plain letters of the parts, with their numbers so that no two names are equal."""
     plain = [str(part) if isinstance(part, int) else re.sub(r"[^A-Za-z0-9]+", "_", part)[:30] for part in parts]
     return "-".join(word.strip("_") for word in [kind, *plain] if word.strip("_"))
 
 
 def latex_table(data: StudyFigures) -> str:
-    """Return a table for each task and attribute: estimates with intervals, certified bounds in a column apart."""
+    """Return a table for each task and attribute: estimates with intervals, certified bounds in a separate column."""
     tables = [_table(data, t, a) for t in range(len(data.tasks)) for a in range(len(data.attributes))]
     return "% Needs \\usepackage{booktabs}.\n" + "\n".join(tables)
 
@@ -229,13 +229,14 @@ def _table(data: StudyFigures, t: int, a: int) -> str:
         point, limit = view.points[i], view.bounds[i]
         bound = "--" if limit is None else f"$\\leq {math.ceil(round(limit * 1e3, 6)) / 1e3:.3f}$"
         bound += " (contradicted)" if data.contradictions[a][i] else ""
-        along = str(view.cotrained[i] or "--")
-        figures = ["missing", along, "missing"] if point is None else [str(point.leakage), along, str(point.utility)]
+        cotrained = str(view.cotrained[i] or "--")
+        leakage, utility = ("missing", "missing") if point is None else (str(point.leakage), str(point.utility))
+        figures = [leakage, cotrained, utility]
         rows.append(" & ".join([latex_text(setting.label), *figures, bound]) + r" \\")
     partial = "" if data.complete else f" Partial: {data.finished} of {data.planned} cells."
     caption = (
         f"{latex_text(data.name)}: leakage of {attribute} (balanced accuracy of the strongest attacker tried, an "
-        f"estimate), what the co-trained adversary says, utility (accuracy of {task}), with "
+        f"estimate), what the co-trained adversary reads, utility (accuracy of {task}), with "
         rf"95\% intervals; certified: what no attacker can exceed.{partial}"
     )
     return "\n".join(

@@ -1,4 +1,4 @@
-"""Figures as a page shows them: four digits, None where there is none. Means are of figures as they are shown."""
+"""Figures as a page shows them: four digits, or None if there is none. Means are computed from rounded figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Figure(NamedTuple):
 
 
 def number(value: float | None) -> float | None:
-    """Return a number rounded to four digits, or None where it is not finite.
+    """Return a number rounded to four digits, or None if it is not finite.
 
     >>> number(0.123456), number(float("nan")), number(None)
     (0.1235, None, None)
@@ -31,7 +31,7 @@ def number(value: float | None) -> float | None:
 
 
 def figure(estimate: Estimate | None) -> Figure | None:
-    """Return an estimate with its interval, or None where it is missing; a missing end is the estimate itself.
+    """Return an estimate with its interval, or None if it is missing; a missing end is replaced by the estimate.
 
     >>> print(figure(Estimate(0.8, 0.75, float("nan"))))
     0.800 [0.750, 0.800]
@@ -44,7 +44,7 @@ def figure(estimate: Estimate | None) -> Figure | None:
 
 
 def mean_figure(estimates: Iterable[Estimate | None], within: tuple[float, float] | None = None) -> Figure | None:
-    """Return the mean over seeds, its interval as in a study's rows; None where no seed has a figure."""
+    """Return the mean over seeds, with its interval as in a study's rows; None if no seed has a figure."""
     figures = [shown for shown in map(figure, estimates) if shown is not None]
     if len(figures) < 2:
         return figures[0] if figures else None

@@ -1,7 +1,7 @@
 """What a page shows, gathered from a study's results as typed values; nothing that was planned is left out.
 
-A *setting* is a method at one strength; its figures are means over its cells. What was planned and is missing stays in
-the list, with the reason. Lists inside run parallel to `settings`, `tasks` or `attributes`; None is "missing".
+A *setting* is a method at one strength; its figures are means over its cells. Planned settings without figures stay in
+the list, with the reason. Lists are parallel to `settings`, `tasks` or `attributes`; None means "missing".
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SeedPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class ShownPoint:
-    """A setting's point on the frontier: the attacker who counts, the bits it reads, and the points of its cells."""
+    """A setting's point on the frontier, its strongest attacker, the bits it reads, and the points of its cells."""
 
     utility: Figure
     leakage: Figure
@@ -53,7 +53,7 @@ class ShownPoint:
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines to read a frontier by: guessing, the floor, and the method that others are compared with."""
+    """A frontier's reference lines: guessing, the floor, and the method that others are compared with."""
 
     chance: float | None
     prior: float | None
@@ -64,15 +64,15 @@ class Lines:
 
 @dataclass(frozen=True)
 class PairView:
-    """One task beside one attribute.
+    """One task with one attribute.
 
     Attributes:
         points: for each setting, its point.
-        cotrained: what its co-trained adversary reads.
-        missing: which of its planned cells are not in its figures, and why.
-        bounds: what no attacker's balanced accuracy can exceed.
+        cotrained: for each setting, what its co-trained adversary reads.
+        missing: for each setting, which of its planned cells are not in its figures, and why.
+        bounds: for each setting, what no attacker's balanced accuracy can exceed.
         front: the settings on the front, in order of leakage.
-        lines: None where there is no frontier.
+        lines: the reference lines; None if there is no frontier.
     """
 
     points: list[ShownPoint | None]
@@ -83,12 +83,12 @@ class PairView:
     lines: Lines | None
 
     def stairs(self) -> tuple[list[float], list[float]]:
-        """Return the front's leakages and utilities; what the test shows to be dominated falls behind the stairs."""
-        kept: list[tuple[float, float]] = []
+        """Return the front's leakages and utilities, without points that are dominated on the test."""
+        steps: list[tuple[float, float]] = []
         for point in (self.points[index] for index in self.front):
-            if point is not None and (not kept or point.utility.estimate > kept[-1][1]):
-                kept.append((point.leakage.estimate, point.utility.estimate))
-        return [x for x, _ in kept], [y for _, y in kept]
+            if point is not None and (not steps or point.utility.estimate > steps[-1][1]):
+                steps.append((point.leakage.estimate, point.utility.estimate))
+        return [x for x, _ in steps], [y for _, y in steps]
 
     def proved(self) -> list[tuple[int, float, ShownPoint]]:
         """Return the settings with a point and a certified bound: index, bound, point."""
@@ -102,7 +102,7 @@ class PairView:
 
 @dataclass(frozen=True)
 class CellState:
-    """A planned cell: finished, not finished, or damaged, and then why."""
+    """A planned cell: finished, not finished, or damaged; if damaged, why."""
 
     id: str
     seed: int
@@ -123,7 +123,7 @@ class ShownSetting:
 
 @dataclass(frozen=True)
 class ShownAttacker:
-    """An attacker's figures in one setting; `chosen` counts the seeds in which it is the panel's that counts."""
+    """An attacker's figures in one setting; `chosen` counts the seeds in which it is the panel's strongest."""
 
     name: str
     kind: str
@@ -135,7 +135,7 @@ class ShownAttacker:
 
 @dataclass(frozen=True)
 class Groups:
-    """Utility by the attribute's values: the values' names, and for each setting a figure for each."""
+    """Utility by the attribute's values: the values' names, and for each setting a figure for each value."""
 
     values: list[str]
     settings: list[list[Figure | None] | None]
@@ -156,7 +156,7 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class StudyFigures:
-    """A study's figures; `views`, `groups` and `theory` by task and attribute, other lists by attribute and setting."""
+    """A study's figures: `views`, `groups` and `theory` by task and attribute, other lists by attribute and setting."""
 
     name: str
     complete: bool
@@ -260,13 +260,13 @@ def _index(settings: Sequence[Setting], point: Point | None) -> int | None:
 
 
 def _evenly(front: Sequence[int], most: int = 8) -> list[int]:
-    """Return a few of a long front, evenly spaced."""
+    """Return a few settings of a long front, evenly spaced."""
     step = max(1, math.ceil(len(front) / most))
     return list(front[::step])
 
 
 def _spent(setting: Setting) -> str | None:
-    """Say what noise on updates has spent, or None where there is none."""
+    """Say what noise on updates has spent; None if there is no noise."""
     spent = most_spent([cell.result.spent for cell in setting.cells])
     return None if spent is None else epsilon_in_words(spent)
 
@@ -283,7 +283,7 @@ def _states(setting: Setting, damaged: dict[str, str]) -> list[CellState]:
 
 
 def _view(settings: Sequence[Setting], pair: Pair) -> PairView:
-    """Return every setting's point, the front, and the lines to read them by."""
+    """Return every setting's point, the front, and the reference lines."""
     index = {(setting.method, setting.strength): i for i, setting in enumerate(settings)}
     rows = {(row.method, row.strength, row.attacker): row for row in pair.rows}
     points: list[ShownPoint | None] = [None] * len(settings)
@@ -291,8 +291,8 @@ def _view(settings: Sequence[Setting], pair: Pair) -> PairView:
     lines = None
     if pair.frontier is not None:
         for point in pair.frontier.points:
-            here = index[point.method, point.strength]
-            points[here] = _point(settings[here], pair, point, rows[point.method, point.strength, "retrained"])
+            i = index[point.method, point.strength]
+            points[i] = _point(settings[i], pair, point, rows[point.method, point.strength, "retrained"])
         on_front = [pair.frontier.points[i] for i in pair.frontier.front]
         front = [index[point.method, point.strength] for point in on_front]
         lines = Lines(
@@ -331,7 +331,7 @@ def _point(setting: Setting, pair: Pair, point: Point, row: Row) -> ShownPoint |
 
 
 def _why_missing(setting: Setting, pair: Pair) -> str | None:
-    """Say which of a setting's planned cells are not in its figures, or None where all are."""
+    """Say which of a setting's planned cells are not in its figures; None if all are."""
     reasons = []
     if len(setting.cells) < len(setting.planned):
         reasons.append(f"{len(setting.planned) - len(setting.cells)} of {len(setting.planned)} cells not finished")
@@ -340,7 +340,7 @@ def _why_missing(setting: Setting, pair: Pair) -> str | None:
 
 
 def _attackers(setting: Setting, attribute: str) -> list[ShownAttacker]:
-    """Return every attacker's figures, means over seeds, strongest first; those beside the panel last."""
+    """Return every attacker's figures, averaged over seeds, strongest first; attackers outside the panel come last."""
     figures: dict[tuple[str, str], list[AttackerFigures]] = {}
     chosen: list[str] = []
     for cell in setting.cells:

@@ -12,7 +12,7 @@ from fedveil.federation.progress import RoundRecord
 from fedveil.report.settings import Setting
 
 LOSS_VALUES = 25_000
-"""A page holds at most about so many losses; longer curves are thinned evenly, and their ends are kept."""
+"""A page holds at most about this many losses; longer curves are thinned evenly, and their ends are kept."""
 
 
 @dataclass
@@ -24,9 +24,9 @@ class Curve:
     losses: list[float | None] = field(default_factory=list)
 
     def thinned(self, most: int) -> Curve:
-        """Return the curve with at most so many rounds."""
-        kept = np.unique(np.linspace(0, len(self.rounds) - 1, min(most, len(self.rounds))).round().astype(int))
-        return Curve(self.name, [self.rounds[k] for k in kept], [self.losses[k] for k in kept])
+        """Return the curve with at most `most` rounds."""
+        indices = np.unique(np.linspace(0, len(self.rounds) - 1, min(most, len(self.rounds))).round().astype(int))
+        return Curve(self.name, [self.rounds[i] for i in indices], [self.losses[i] for i in indices])
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class SeedCurves:
 
 
 def losses(settings: Sequence[Setting], values: int = LOSS_VALUES) -> list[list[SeedCurves]]:
-    """Return the curves of each setting's cells, with about so many values in total."""
+    """Return the curves of each setting's cells, with about `values` losses in total."""
     whole = [[SeedCurves(cell.seed, _curves(cell.metrics)) for cell in setting.cells] for setting in settings]
     count = sum(len(seed.curves) for setting in whole for seed in setting)
     most = max(8, min(200, values // max(1, count)))

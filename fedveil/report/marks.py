@@ -1,8 +1,8 @@
 """How methods look in every chart: a colour and a shape each, so that a chart can be read without colours.
 
-The colours are of the Okabe–Ito kind, which colour-blind people can tell apart; each has a form for light and one for
-dark paper, with a contrast of at least 3 to 1 against it. Eight colours and eleven shapes make 88 marks before one
-recurs.
+The colours follow Okabe and Ito, so that colour-blind people can tell them apart. Each has one form for light paper and
+one for dark paper, with a contrast of at least 3 to 1 against it. Eight colours and eleven shapes make 88 different
+marks.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Mark(NamedTuple):
 
 
 def marks(methods: Sequence[str]) -> dict[str, Mark]:
-    """Give every method its mark; no defence and the drop-columns baseline are grey, and alike in all reports.
+    """Return a mark for every method; no defence and the drop-columns baseline are grey, and the same in all reports.
 
     >>> marks(["none", "adversarial"])["none"].symbol, marks(["none", "adversarial"])["adversarial"].symbol
     ('x', 'circle')

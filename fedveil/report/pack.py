@@ -1,4 +1,4 @@
-"""Pack: a page's data as compact JSON. Names and rounds that repeat stand once; figures are lists without names.
+"""Pack: a page's data as compact JSON. Repeated names and rounds are stored once; figures are lists without names.
 
 `unpack` in page.js is the other half.
 """
@@ -22,13 +22,13 @@ from fedveil.studies.model import StatedCertificate
 
 
 class Names:
-    """Texts that stand in the page once, and are referred to by number."""
+    """Texts that the page stores once, and refers to by number."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        """Return the number of a text, which is added where it is new."""
+        """Return the number of a text, which is added if it is new."""
         return self.numbers.setdefault(text, len(self.numbers))
 
 
@@ -141,7 +141,7 @@ def _theory(table: TheoryTable) -> dict[str, Any]:
 
 
 def _maps(maps: Maps) -> dict[str, Any]:
-    """Return the maps; the codes of people whose raw inputs are mapped stand beside these alone."""
+    """Return the maps; if people's raw inputs are mapped, their codes are stored only there."""
     raw = {str(seed): {"places": people.places, "codes": people.codes} for seed, people in maps.raw.items()}
     released = [
         people

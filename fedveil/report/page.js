@@ -142,17 +142,17 @@ const noMap = () => (DATA.settings[state.setting].cells.some((c) => c.state === 
   : "No map: " + reasonMissing());
 
 const KINDS = { retrained: "retrained", cotrained: "co-trained with the defence", decensoring: "undoes the censoring first; beside the panel",
-  "decensoring-control": "control of de-censoring: as large, without that step" };
+  "decensoring-control": "control of de-censoring: same size, without that step" };
 
 function aboutSelected() {
   const i = state.setting, setting = DATA.settings[i], view = currentView(), here = () => el("strong", {}, name(setting.label));
   byId("attackers-lead").replaceChildren(here(), ": what each attacker, trained afterwards on what was released, reads about ", name(attributeName()),
-    ". A hollow diamond is the adversary trained along with the defence: weak evidence, shown to be compared.",
-    (DATA.attackers[state.attribute]?.[i] || []).some((a) => a.kind === "decensoring") ? " A square first undoes the censoring, then reads; the hollow square is its control, a network as large without that step." : "");
+    ". A hollow diamond is the adversary trained along with the defence: weak evidence, shown for comparison.",
+    (DATA.attackers[state.attribute]?.[i] || []).some((a) => a.kind === "decensoring") ? " A square first undoes the censoring, then reads; the hollow square is its control, a network of the same size without that step." : "");
   fill("attackers-table", ["Attacker", numbered("Balanced accuracy"), numbered("AUC"), numbered("Information (bits)"), "Kind"],
     (DATA.attackers[state.attribute]?.[i] || []).map((a) => [el("th", { scope: "row" }, name(a.name)), figureCell(a.balanced_accuracy), figureCell(a.auc), figureCell(a.bits),
       el("td", {}, a.name.endsWith("(fresh people)") ? `learned from fresh people${a.chosen ? "; counts, as it reads more than the panel's choice" : ""}` : a.chosen ? "retrained; chosen on validation" : KINDS[a.kind])]));
-  byId("maps-lead").replaceChildren(here(), ": t-SNE of test people, marked by ", name(attributeName()), ". Clusters of one mark show that the attribute can be read; mixing shows nothing: attackers may read what no map shows.");
+  byId("maps-lead").replaceChildren(here(), ": t-SNE of test people, marked by ", name(attributeName()), ". Clusters of one mark show that the attribute can be read; mixed marks prove nothing, since attackers may read what no map shows.");
   byId("losses-lead").replaceChildren(here(), ": mean losses of the devices, one line per seed.");
   lossesTable(i);
   const groups = DATA.groups[state.task]?.[state.attribute], free = DATA.free?.[state.task]?.[state.attribute] ?? null;
@@ -198,11 +198,11 @@ function mapsTable(i) {
     ...values.map((value, v) => [el("th", { scope: "row" }, "People: ", name(value)), el("td", { class: "number" }, String(counts[v]))]),
     [el("th", { scope: "row" }, "Nearest neighbour has the same value, raw inputs"), share(raw ? neighbours(raw.places, codes) : null)],
     [el("th", { scope: "row" }, "Nearest neighbour has the same value, released"), share(map ? neighbours(map.places, codes) : null)],
-    [el("th", { scope: "row" }, "The same, were values mixed at random"), share(mixed)],
+    [el("th", { scope: "row" }, "The same, if values were mixed at random"), share(mixed)],
   ]);
 }
 
-const contradiction = ([quantity, bound, attacker, seed, read]) => el("p", { class: "contradiction", role: "alert" }, el("strong", {}, "CONTRADICTED "), "by ", name(attacker), `, seed ${seed}, who reads ${quantity} ${withInterval(read)}: the lower end exceeds the bound. The certificate, what it assumes, or the run is broken.`);
+const contradiction = ([quantity, bound, attacker, seed, read]) => el("p", { class: "contradiction", role: "alert" }, el("strong", {}, "CONTRADICTED "), "by ", name(attacker), `, seed ${seed}, who reads ${quantity} ${withInterval(read)}: the lower end exceeds the bound. The certificate, one of its assumptions, or the run is wrong.`);
 
 function certificates(i, view) {
   const stated = DATA.certificates[state.attribute]?.[i] || [], setting = DATA.settings[i], point = view?.points[i];
@@ -253,16 +253,16 @@ function buildTheory() {
   const theory = DATA.theory[state.task]?.[state.attribute], node = byId("theory");
   if (!theory) return node.replaceChildren(el("p", { class: "empty" }, "These cells have no figures for the theorems: they were computed by an earlier version."));
   const one = theory.gap === null
-    ? el("div", { class: "theorem" }, el("h3", {}, "Theorem 1: hiding costs accuracy"), el("p", { class: "lead" }, "It speaks of a task and an attribute of two values each; here one has more, so it says nothing."))
+    ? el("div", { class: "theorem" }, el("h3", {}, "Theorem 1: hiding costs accuracy"), el("p", { class: "lead" }, "It applies to a task and an attribute with two values each; here one of them has more, so it says nothing."))
     : theoremTable("Theorem 1: hiding costs accuracy", [
-      "The two values of ", name(attributeName()), ` differ by Δ = ${digits(theory.gap)} in how often `, name(taskName()), " has its second value. Whoever hides the one must err on the other: the error among people of one value plus the error among those of the other is at least Δ less the best attacker's advantage (0: guessing, 1: certainty). ",
-      "Corrected: that much for every classifier. Printed: Δ − 2R·C·advantage, with R a bound on the release's norm and C the classifier's Lipschitz constant; for one that answers yes or no 2R·C is 1 or more, so the printed limit is shown at its best, and is never the stronger. ",
-      "A better attacker has a larger advantage and lowers both limits. Certified: the corrected form with a certificate's bound on every attacker's advantage, for Δ as these test people have it."],
+      "The two values of ", name(attributeName()), ` differ by Δ = ${digits(theory.gap)} in how often `, name(taskName()), " has its second value. Hiding the attribute therefore causes errors in the task: the error among people with one value plus the error among people with the other is at least Δ minus the best attacker's advantage (0: guessing, 1: certainty). ",
+      "Corrected: this limit, for every classifier. Printed: Δ − 2R·C·advantage, with R a bound on the release's norm and C the classifier's Lipschitz constant; for a classifier that answers yes or no, 2R·C is at least 1. The printed limit is shown for its best case, 2R·C = 1, and is never the stronger of the two. ",
+      "A better attacker has a larger advantage and lowers both limits. Certified: the corrected form with a certificate's bound on every attacker's advantage, for the Δ of these test people."],
     ["Setting", "Advantage, measured", "Error summed, measured", "Corrected: at least about", "Printed, at its best: about", "Certified"], theory,
     (t) => [figureCell(t.advantage), plainCell(t.error), atLeastCell(t.error_corrected), atLeastCell(t.error_printed), certifiedCell("≥", t.error_certified)]);
   const two = theoremTable("Theorem 2: not knowing limits guessing", [
-    "H(u|r) is how uncertain ", name(attributeName()), ` remains, in bits, once a release r is seen; without it, it is ${digits(theory.entropy)}. The more is left, the less often any attacker can be right. `,
-    "The attackers' own uncertainty stands in for it, and is never below the true one: a better attacker may leave less, and exceed the ceiling. Corrected: Fano's inequality, solved exactly. ",
+    "H(u|r) is how uncertain ", name(attributeName()), ` remains, in bits, once a release r is seen; before that it is ${digits(theory.entropy)}. The more uncertainty remains, the less often any attacker can be right. `,
+    "The attackers' own uncertainty is used in its place, and is never below the true one: a better attacker may be less uncertain, and exceed the limit. Corrected: Fano's inequality, solved exactly. ",
     theory.values === 2 ? "Printed: 1 − H/(2 log₂(6/H)), which holds for two values, and is loose." : "The printed form holds for two values only, and is left out here."],
   ["Setting", "H(u|r), at most about", "Accuracy, measured", "Corrected: at most about", "Printed: at most about", "Certified"], theory,
   (t) => [plainCell(t.equivocation), figureCell(t.accuracy), plainCell(t.accuracy_corrected), plainCell(t.accuracy_printed), certifiedCell("≤", t.accuracy_certified)]);
@@ -295,7 +295,7 @@ function frontierWords() {
   const lost = view ? DATA.settings.filter((_, i) => !view.points[i]).map((s) => s.label) : [];
   const drop = view && view.baseline && DATA.methods.some((m) => m.name === view.baseline);
   byId("frontier-caption").replaceChildren(
-    (view && view.points.filter(Boolean).length > MANY ? "So many settings are drawn without their 95% intervals, which the table has" : "Bars are 95% intervals") + "; leakage is an estimate against the attackers tried. The stairs are the front: what validation showed nothing to be better than in both, at its test figures. ",
+    (view && view.points.filter(Boolean).length > MANY ? "With this many settings, the 95% intervals are only in the table" : "Bars are 95% intervals") + "; leakage is an estimate against the attackers tried. The stairs are the front: the settings that no other beats in both on validation, at their test figures. ",
     view && view.prior ? `The most frequent value of ${attributeName()} is held by ${digits(view.prior, 2)} of people; always guessing it has balanced accuracy ${digits(view.chance, 2)}. ` : "",
     drop ? `The baseline to beat is ${view.baseline}. ` : "Dropping columns, the baseline, is missing here. ",
     lost.length ? el("span", { class: "missing" }, `Missing, and so not drawn: ${lost.slice(0, 6).join("; ")}${lost.length > 6 ? ` and ${lost.length - 6} more` : ""}.`) : "");

@@ -1,7 +1,7 @@
-"""One task beside one attribute: the cells that have figures for both, their frontier, and the points to speak of.
+"""One task with one attribute: the cells that have figures for both, their frontier, and the points to report.
 
-A page must bear every study that can be opened: cells that lack a figure are named, never dropped in silence, and the
-others are averaged without them. Points are chosen by validation figures only.
+A page can be made of every study that can be opened: cells that lack a figure are named, never silently dropped, and
+the others are averaged without them. Points are chosen by validation figures only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedveil.studies.results import StudyResults
 from fedveil.studies.rows import Row
 
 KEPT = 0.9
-"""A defence counts as useful if it keeps so much of what the undefended release adds to guessing the task."""
+"""A defence counts as useful if it keeps this share of what the undefended release adds to guessing the task."""
 
 _UNDEFENDED = ("undefended", "fedavg", "raw")
 """Kinds of game that defend nothing."""
@@ -26,11 +26,11 @@ class Pair:
     """A study's figures for one task and one attribute.
 
     Attributes:
-        rows: of the cells that have figures for both.
-        frontier: of the same cells; None where there are none.
-        lacking: by cell id, what another finished cell lacks.
+        rows: the rows of the cells that have figures for both.
+        frontier: the frontier of the same cells; None if there are none.
+        lacking: for each other finished cell, by its id, what it lacks.
         undefended: the point without a defence: a method named none, else plain training, else all columns released
-            raw; None where there is none.
+            raw; None if there is none.
     """
 
     task: str
@@ -49,7 +49,7 @@ class Pair:
 
     @property
     def recommended(self) -> Point | None:
-        """The defence that leaks least on validation among those that stay useful on it; None where none does."""
+        """The defence that leaks least on validation among those that stay useful on validation; None if none does."""
         if self.frontier is None or self.undefended is None:
             return None
         guessing = self.frontier.utility_prior

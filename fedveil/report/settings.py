@@ -14,7 +14,7 @@ class Setting:
 
     Attributes:
         label: how it is named, such as "adversarial (strength 2)".
-        detail: the part of the label that names the strength; empty where there is none.
+        detail: the part of the label that names the strength; empty if there is none.
     """
 
     method: str

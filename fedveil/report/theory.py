@@ -1,8 +1,8 @@
-"""What theory says: TAPPFL's two theorems, printed and corrected, beside what was measured.
+"""What theory says: TAPPFL's two theorems, as printed and corrected, with what was measured.
 
-Both need what nobody knows: the best attacker's advantage, and H(u|r). The figures of the attackers tried take their
-place, so the results are estimates against the attackers tried; where a certificate bounds the quantity, that bound is
-shown too. Everything is computed from figures as the page shows them, with four digits.
+The theorems need two unknown quantities: the best attacker's advantage, and H(u|r). The figures of the attackers tried
+are used in their place, so the results are estimates against the attackers tried; if a certificate bounds the quantity,
+that bound is shown too. Everything is computed from the figures that the page shows, with four digits.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ MIN_PRODUCT = (0.5, 1.0)
 
 
 class Theorems(NamedTuple):
-    """The theorems' figures of one setting: means over its cells, and the weakest of what they certify.
+    """The theorems' figures for one setting: means over its cells, and the weakest of their certified bounds.
 
     Attributes:
-        advantage, accuracy: of the attackers' strongest, measured.
+        advantage, accuracy: of the strongest attacker, measured.
         error: the task's error among people with u = 0 plus that among those with u = 1, measured.
         error_corrected, error_printed, error_certified: Theorem 1's lower bounds on it.
-        equivocation: H(u|r), from above.
+        equivocation: an upper bound on H(u|r).
         accuracy_corrected, accuracy_printed, accuracy_certified: Theorem 2's upper bounds on the accuracy.
     """
 
@@ -56,10 +56,10 @@ class TheoryTable:
     """The theorems' figures for one task and one attribute.
 
     Attributes:
-        gap: Δ; None where the task or the attribute has more than two values, and Theorem 1 says nothing.
+        gap: Δ; None if the task or the attribute has more than two values, since Theorem 1 then says nothing.
         entropy: H(u) in bits.
         values: how many values the attribute has.
-        settings: a line for each setting; None where no cell has the figures.
+        settings: a line for each setting; None if no cell has the figures.
     """
 
     gap: float | None
@@ -80,11 +80,11 @@ class _CellTheorems(NamedTuple):
 
 
 _WEAKEST: dict[str, Callable[[list[float]], float]] = {"error_certified": min, "accuracy_certified": max}
-"""Of several seeds' certified bounds, the weakest holds for all of them; their mean holds for none."""
+"""Of several seeds' certified bounds, only the weakest holds for all seeds; their mean is not a bound."""
 
 
 def theory(settings: Sequence[Setting], task: str, attribute: str) -> TheoryTable | None:
-    """Return the theorems' figures of every setting; None where no cell has the facts that they need."""
+    """Return the theorems' figures of every setting; None if no cell has the facts that they need."""
     results = [cell.result for setting in settings for cell in setting.cells]
     results = [result for result in results if attribute in result.leakage and _entropy(result, attribute) is not None]
     if not results:
@@ -122,12 +122,12 @@ def _cell(result: CellFigures, task: str, attribute: str) -> _CellTheorems | Non
     if advantage is None or entropy is None or bits is None:
         return None
     advantage = min(1.0, max(0.0, advantage))
-    left = max(0.0, entropy - max(0.0, bits))  # no attacker's cross-entropy lies below H(u|r): this is from above
+    left = max(0.0, entropy - max(0.0, bits))  # no attacker's cross-entropy lies below H(u|r): this is an upper bound
     values = len(judged.classes)
     tried = AttackerCrossEntropy(left, values, (judged.mutual_information_attacker,))
     bounds: dict[str, float] = {}
     for certificate in result.binding_certificates(attribute):
-        if certificate.direction == "upper":  # each of them holds, so the least does
+        if certificate.direction == "upper":  # all of them hold, so the smallest does
             bound = certificate.bound
             bounds[certificate.quantity] = min(bound, bounds.get(certificate.quantity, bound))
     most = min(1.0, max(0.0, bounds["advantage"])) if "advantage" in bounds else None
@@ -165,6 +165,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _joined(values: Sequence[float | None], join: Callable[[list[float]], float]) -> float | None:
-    """Join the values of several cells; None where one is missing."""
+    """Join the values of several cells; None if one is missing."""
     present = [value for value in values if value is not None]
     return number(float(join(present))) if present and len(present) == len(values) else None

@@ -20,10 +20,10 @@ from fedveil.report.settings import Setting
 from fedveil.studies.results import StudyResults
 
 PEOPLE = 400
-"""At most so many people are drawn."""
+"""At most this many people are drawn."""
 
 CELLS = 12
-"""At most so many cells are mapped."""
+"""At most this many cells are mapped."""
 
 _GRID = 1000
 """Coordinates are whole numbers up to this."""
@@ -34,7 +34,7 @@ class PeopleMap:
     """A map of test people.
 
     Attributes:
-        seed: of the cell whose people they are.
+        seed: the seed of the cell that the people belong to.
         places: their coordinates, [[x, …], [y, …]].
         codes: for each attribute, their values' codes.
     """
@@ -49,7 +49,7 @@ class Maps:
     """The maps of a page.
 
     Attributes:
-        released: for each setting, the map of what its first cell released; None where none was made.
+        released: for each setting, the map of what its first cell released; None if there is no map.
         raw: by seed, the map of the same people's raw inputs.
         first: the seed of the first finished cell.
         values: for each attribute, its values' names.
@@ -95,7 +95,7 @@ def _values(results: StudyResults, attribute: str) -> list[str]:
 
 
 def tsne_map(vectors: npt.ArrayLike, cache: Path | None = None) -> list[list[int]] | None:
-    """Return coordinates, [[x, …], [y, …]] on a grid of 0 to 1000, or None where there is nothing to map.
+    """Return coordinates, [[x, …], [y, …]] on a grid of 0 to 1000, or None if there is nothing to map.
 
     The same vectors give the same map. At most the first 400 rows are used. `cache` is a folder of earlier maps.
     """

@@ -1,4 +1,4 @@
-"""Words: the answer in plain sentences, derived from the figures and from nothing else.
+"""Words: the answer in plain sentences, derived only from the figures.
 
 Settings are chosen on validation figures and reported at their test figures. A comparison is stated only where its
 interval allows it. "Proved" is said of certificates alone; everything else is an estimate against the attackers tried.
@@ -81,7 +81,7 @@ def _partial(results: StudyResults, pair: Pair) -> str:
 def _undefended(results: StudyResults, pair: Pair, frontier: Frontier) -> str:
     free, facts = pair.undefended, results.facts
     if free is None:
-        return "No cell without a defence is finished, so what the defences take away cannot be said."
+        return "No cell without a defence is finished, so it is not known how much the defences reduce leakage."
     who = f"{facts.devices} devices" if facts.devices else "the devices"
     seen = _SEEN.get(facts.view or "", "what {who} release")
     where = seen.format(who=f"{who} with {facts.source} data" if facts.source else who)
@@ -101,7 +101,7 @@ def _undefended(results: StudyResults, pair: Pair, frontier: Frontier) -> str:
 
 
 def _defence(pair: Pair, frontier: Frontier, labels: Labels) -> str:
-    """Say what the least leaking defence that stays useful costs and gains; it is chosen on validation."""
+    """Say what the defence that leaks least while staying useful costs and gains; it is chosen on validation."""
     free = pair.undefended
     if free is None:
         return ""
@@ -109,31 +109,34 @@ def _defence(pair: Pair, frontier: Frontier, labels: Labels) -> str:
     if not tried:
         return "No defence other than dropping columns has figures here."
     if free.utility.low <= frontier.utility_prior:
-        return f"As even that release does not help to predict {pair.task}, utility cannot tell the defences apart."
+        return (
+            f"Since even the undefended release does not help to predict {pair.task}, utility cannot tell the defences "
+            "apart."
+        )
     best = pair.recommended
     if best is None:
         most = max(tried, key=lambda point: point.validation_utility)
         return (
-            f"No defence keeps nine tenths of what that adds to guessing {pair.task}; the one that keeps most, "
-            f"{labels[most.method, most.strength]}, predicts it at {shown(most.utility)} and lets {pair.attribute} "
-            f"be read at {shown(most.leakage)}."
+            f"No defence keeps nine tenths of what the undefended release adds to guessing {pair.task}; with the one "
+            f"that keeps most, {labels[most.method, most.strength]}, {pair.task} is predicted at "
+            f"{shown(most.utility)} and {pair.attribute} is read at {shown(most.leakage)}."
         )
     fall = difference(free.leakage, free.leakage_draws, best.leakage, best.leakage_draws)
     cost = difference(free.utility, free.utility_draws, best.utility, best.utility_draws)
     who = (
-        f"Of the defences that keep nine tenths of what that adds to guessing {pair.task}, "
+        f"Of the defences that keep nine tenths of what the undefended release adds to guessing {pair.task}, "
         f"{labels[best.method, best.strength]} leaks least"
     )
     price = f"at a cost of {points(cost)} of {pair.task} accuracy"
     if fall.low > 0:
         return f"{who}: it brings leakage down to {shown(best.leakage)}, {price}."
     if fall.high < 0:
-        return f"{who}, and yet more than no defence: {shown(best.leakage)}, {price}."
-    return f"{who}, and no fall can be shown: {pair.attribute} is still read at {shown(best.leakage)}, {price}."
+        return f"{who}, but still more than no defence: {shown(best.leakage)}, {price}."
+    return f"{who}, but no reduction is shown: {pair.attribute} is still read at {shown(best.leakage)}, {price}."
 
 
 def _baseline(pair: Pair, frontier: Frontier) -> str:
-    """Compare with dropping columns, which needs no training at all, where both leak alike."""
+    """Compare with dropping columns, which needs no training, at equal leakage."""
     methods = list(dict.fromkeys(point.method for point in pair.defences))
     if not methods:
         return ""
@@ -164,37 +167,37 @@ def _by(comparison: Comparison, sign: int = 1) -> str:
 
 
 def _cotrained(pair: Pair, labels: Labels) -> str:
-    """Set the adversary that was trained along beside one that was trained afterwards, where they differ most."""
+    """Compare the co-trained adversary with an attacker trained afterwards, in the setting where they differ most."""
     read = {(row.method, row.strength, row.attacker): row.leakage.balanced_accuracy for row in pair.rows}
     both = [
-        (labels[method, strength], along, read[method, strength, "retrained"])
-        for (method, strength, attacker), along in read.items()
-        if attacker == "cotrained" and math.isfinite(along.estimate)
+        (labels[method, strength], cotrained, read[method, strength, "retrained"])
+        for (method, strength, attacker), cotrained in read.items()
+        if attacker == "cotrained" and math.isfinite(cotrained.estimate)
     ]
     if not both:
         return ""
-    label, along, after = max(both, key=lambda case: case[2].estimate - case[1].estimate)
+    label, cotrained, retrained = max(both, key=lambda case: case[2].estimate - case[1].estimate)
     text = (
-        f"The adversary trained along with {label} reads {shown(along)}; an attacker trained afterwards on the same "
-        f"releases reads {shown(after)}"
+        f"The adversary trained along with {label} reads {shown(cotrained)}; an attacker trained afterwards on the "
+        f"same releases reads {shown(retrained)}"
     )
-    if after.low > along.high:
+    if retrained.low > cotrained.high:
         return f"{text}: the defence's own adversary is no evidence of privacy."
     return f"{text}, which here is no clear difference."
 
 
 def _contradiction(pair: Pair, settings: Sequence[Setting]) -> str:
-    """Say where an attacker reads more than a certificate allows, the clearest case first."""
+    """Say where an attacker reads more than a certificate allows; only the clearest case is described."""
     cases = [(setting, case) for setting in settings for case in contradictions(setting, pair.attribute)]
     if not cases:
         return ""
-    setting, case = max(cases, key=lambda found: found[1].read.low - found[1].bound)
+    setting, case = max(cases, key=lambda pair: pair[1].read.low - pair[1].bound)
     more = len({setting.label for setting, _ in cases}) - 1
     others = f" ({more} more {_number(more, 'setting', 'settings')} likewise)" if more else ""
     return (
         f"CONTRADICTION: with {setting.label}, seed {case.seed}, {case.attacker} reads {pair.attribute} at "
         f"{case.quantity} {case.read}, above the {case.bound:.3f} that the certificate allows{others}; the "
-        "certificate, what it assumes, or the run is broken: rely on neither."
+        "certificate, one of its assumptions, or the run is wrong: do not rely on any of them."
     )
 
 
@@ -218,7 +221,7 @@ def _certified(pair: Pair, frontier: Frontier, settings: Sequence[Setting]) -> s
         return f"There are certificates for {named}, but they are too loose to exclude anything."
     where = f"with {setting.label}, " if len(methods) > 1 else f"at {setting.detail}, " if setting.detail else ""
     text = (
-        f"Only {named} {_number(len(methods), 'is', 'are')} proved: {where}no attacker whatever can exceed balanced "
+        f"Only {named} {_number(len(methods), 'is', 'are')} proved: {where}no attacker can exceed balanced "
         f"accuracy {bound(limit)} while the certificate's assumptions hold"
     )
     if pair.undefended is not None and limit >= pair.undefended.leakage.estimate:
@@ -231,27 +234,29 @@ def _certified(pair: Pair, frontier: Frontier, settings: Sequence[Setting]) -> s
 
 
 def _rate(results: StudyResults, settings: Sequence[Setting], attribute: str) -> str:
-    """Say what compressed representations certify in bits, and why Corollary 1 of Attri-Fed guarantees nothing.
+    """Say how many bits are certified for compressed representations, and why Attri-Fed's Corollary 1 is no guarantee.
 
-    Nothing is said of a study that neither plays Attri-Fed nor has a rate certificate.
+    Empty for a study that neither plays Attri-Fed nor has a rate certificate.
     """
     rates = certified_rates(settings, attribute)
     if not rates and not any(method.game == "attri-fed" for method in results.facts.methods):
         return ""
     nothing = (
-        "Attri-Fed's Corollary 1 (ε = ln 1/T, T the least prior) guarantees nothing, since it bounds what no mechanism "
-        "can exceed, no defence included"
+        "Attri-Fed's Corollary 1 (ε = ln 1/T, T the least prior) guarantees nothing, since no mechanism can exceed its "
+        "bound, not even one without any defence"
     )
     if not rates:
         return f"{nothing}."
     rate = min(rates, key=lambda rate: rate.bits)
-    dealt = " (if people come to senders at random, so that who sends says nothing by itself)" if rate.dealt else ""
-    little = "does not even exclude an attacker who is always right"
+    dealt = (
+        " (if people are dealt to senders at random, so that the sender alone reveals nothing)" if rate.dealt else ""
+    )
+    excludes = "does not even exclude an attacker who is always right"
     if rate.accuracy < 0.995:
-        little = f"only excludes accuracies above {bound(rate.accuracy)}"
+        excludes = f"only excludes accuracies above {bound(rate.accuracy)}"
     return (
-        f"{nothing}; what is certified is that {rate.setting.label} tells at most {bound(rate.bits)} bits about "
-        f"{attribute}, also to a server that knows the sender{dealt}, which by Fano's inequality {little}: bits say "
+        f"{nothing}; what is certified is that {rate.setting.label} reveals at most {bound(rate.bits)} bits about "
+        f"{attribute}, even to a server that knows the sender{dealt}, which by Fano's inequality {excludes}: bits say "
         "little about accuracy."
     )
 
@@ -261,12 +266,12 @@ def _floor(pair: Pair, frontier: Frontier) -> str:
         return ""
     if frontier.floor.low <= frontier.chance:
         return (
-            f"Knowing {pair.task} alone, one reads {pair.attribute} at {shown(frontier.floor)}: no better than chance "
-            "explains, so serving it perfectly need not leak."
+            f"From {pair.task} alone, {pair.attribute} is read at {shown(frontier.floor)}: no better than chance "
+            f"explains, so a release that predicts {pair.task} perfectly need not leak."
         )
     return (
-        f"Knowing {pair.task} alone, one reads {pair.attribute} at {shown(frontier.floor)}: "
-        "a release that serves it perfectly leaks at least that."
+        f"From {pair.task} alone, {pair.attribute} is read at {shown(frontier.floor)}: "
+        f"a release that predicts {pair.task} perfectly leaks at least that."
     )
 
 
@@ -312,20 +317,20 @@ def bound(value: float) -> str:
 
 
 def negated(value: Estimate) -> Estimate:
-    """Return the same difference seen from the other side."""
+    """Return the difference with its sign reversed."""
     return Estimate(-value.estimate, -value.high, -value.low)
 
 
 def difference(first: Estimate, first_draws: FloatArray, second: Estimate, second_draws: FloatArray) -> Estimate:
-    """Return first less second; the interval is of the draws, which belong together in pairs."""
-    apart = np.asarray(first_draws) - np.asarray(second_draws)
-    apart = apart[np.isfinite(apart)]
-    low, high = np.quantile(apart, [0.025, 0.975]) if len(apart) else (math.nan, math.nan)
+    """Return first minus second, with the interval of the paired draws' differences."""
+    draws = np.asarray(first_draws) - np.asarray(second_draws)
+    draws = draws[np.isfinite(draws)]
+    low, high = np.quantile(draws, [0.025, 0.975]) if len(draws) else (math.nan, math.nan)
     return Estimate(first.estimate - second.estimate, float(low), float(high))
 
 
 def listed(items: Sequence[T], name: Callable[[T], str], most: int = 4) -> str:
-    """Name a few, and count the rest.
+    """Name the first few items, and count the others.
 
     >>> listed(["a", "b", "c"], str.upper), listed("abcdef", str)
     ('A, B and C', 'a, b, c, d and 2 more')

@@ -1,8 +1,9 @@
-"""Studies: one YAML in, resumable runs, a frontier out.
+"""Studies: a YAML file goes in, cells are computed and can be resumed, and a frontier comes out.
 
 `check.py` finds faults before anything is written, `runner.py` deals cells to worker processes, `cell_run.py` computes
-one, `judging.py` measures it, and `store.py` is the directory. `model.py` is what results are, `reading.py` reads them,
-`results.py` puts them together, `rows.py` and `frontier.py` say what they amount to; `tune.py` searches a strength.
+one cell, `judging.py` measures it, and `store.py` manages the directory. `model.py` defines the results, `reading.py`
+reads them, `results.py` puts them together, `rows.py` and `frontier.py` summarise them, and `tune.py` searches for a
+strength.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def run(
     Args:
         study: what to run.
         out: the directory (default: runs/<name>).
-        workers: processes at the same time (default: one per core); 0: none but this one.
+        workers: how many processes compute at the same time (default: one per core); 0: only this process.
         fresh: discard the results in the directory first.
     """
     from fedveil.config.study import make_study, read_study
@@ -45,7 +46,7 @@ def run(
     ran = run_study(plan, folder, workers=workers, fresh=fresh)
     if ran.failed:
         cell, why = next(iter(ran.failed.items()))
-        raise InputError(f"{len(ran.failed)} cells failed, {cell} first: {why}; finished ones are in {folder}")
+        raise InputError(f"{len(ran.failed)} cells failed, {cell} first: {why}; finished cells are in {folder}")
     return ran.results
 
 

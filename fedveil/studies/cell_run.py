@@ -1,4 +1,4 @@
-"""One cell from start to finish: train (or continue), judge, write; killed anywhere, it goes on to the same bits."""
+"""One cell from start to finish: train (or continue), judge, write. After a kill it continues to the same bits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fedveil.config.study import Method, Study
 from fedveil.core import plugins
 from fedveil.core.errors import InputError
 from fedveil.core.files import plain, write_atomically
-from fedveil.federation.work import ENGINES
 from fedveil.federation.progress import RoundRecord
 from fedveil.federation.run import Run, begin
+from fedveil.federation.work import ENGINES
 from fedveil.studies.judging import judge_run
 from fedveil.studies.model import FORMAT
 from fedveil.studies.provenance import revision, versions
@@ -37,7 +37,7 @@ def compute_cell(payload: Mapping[str, Any], report: Report) -> None:
     study, method = Study.model_validate(payload["study"]), Method.model_validate(payload["method"])
     cell, folder = Cell(**payload["cell"]), Path(payload["folder"])
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock", timeout=60):  # a killed run's worker may take a moment to notice
+    with FileLock(folder / ".lock", timeout=60):  # a worker of a killed run may hold the lock for a moment
         if sound_result(folder, cell.id) is not None:
             return
         if (folder / "result.json").exists():
@@ -84,7 +84,7 @@ def _compute(study: Study, method: Method, cell: Cell, folder: Path, report: Rep
 
 
 def _continued(federation: Any, game: Any, folder: Path, cell: Cell, report: Report) -> Run | None:
-    """Return the run as it was last saved; None where there is no checkpoint."""
+    """Return the run as it was last saved; None if there is no checkpoint that can be used."""
     checkpoint = folder / "checkpoint"
     if not checkpoint.exists() and not folder.joinpath(".checkpoint.old").exists():
         return None
@@ -115,7 +115,7 @@ def _train(study: Study, method: Method, run: Run, folder: Path, report: Report)
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
-    """Write one JSON object, atomically; a figure that is no number becomes null."""
+    """Write one JSON object, atomically; a figure that is not a number becomes null."""
     write_atomically(path, json.dumps(plain(values), indent=1, allow_nan=False))
 
 

@@ -1,4 +1,4 @@
-"""A study checked against its data and parts before anything is written: what would fail later fails now."""
+"""Check a study against its data and parts before anything is written, so that what would fail later fails now."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Plan:
 
     Attributes:
         study: the study itself.
-        methods: its methods, the baseline among them.
+        methods: its methods, including the baseline.
         cells: its cells.
         digest: a digest of the data.
     """
@@ -33,7 +33,7 @@ class Plan:
     digest: str
 
     def method(self, name: str) -> Method:
-        """Return a method by name; a misspelt one is answered with the nearest."""
+        """Return a method by name; the error about a misspelt name suggests the nearest one."""
         for method in self.methods:
             if method.name == name:
                 return method
@@ -45,7 +45,7 @@ class Plan:
 
 
 def checked(study: Study) -> Plan:
-    """Load the data, make every part at every strength, and begin every method once, which rehearses its losses."""
+    """Load the data, build every part at every strength, and begin every method once, which rehearses its losses."""
     from fedveil.attacks.panel import panel
     from fedveil.federation.records import prepare_shield
     from fedveil.federation.run import begin
@@ -74,18 +74,18 @@ def _check_names(study: Study, data: AttributeData) -> None:
     for name in study.asked:
         if name not in data.attributes:
             raise InputError(
-                f"attacks.attributes: {name!r} is no sensitive attribute: {nearest(name, data.attributes)}"
+                f"attacks.attributes: {name!r} is not a sensitive attribute: {nearest(name, data.attributes)}"
             )
     labels = data.labels
     for task in study.all_tasks:
         if task not in labels:
-            raise InputError(f"tasks: {task!r} is no label of {data.name}: {nearest(task, labels)}")
+            raise InputError(f"tasks: {task!r} is not a label of {data.name}: {nearest(task, labels)}")
     if not study.all_tasks:
         raise InputError("tasks: the data has no target, so it is not clear what the releases are for; name a task")
 
 
 def _check_fresh(study: Study, data: AttributeData) -> None:
-    """Refuse attackers who learn from fresh people where the observer sees devices, or where a value is too rare."""
+    """Refuse attackers that learn from fresh people if the observer sees devices, or if a value is too rare."""
     import numpy as np
 
     from fedveil.attacks.fresh import check_enough
@@ -130,15 +130,15 @@ def _check_views(study: Study, method: Method, run: Run) -> None:
         others = [task for task in study.all_tasks if task != study.data.target]
         if others:
             raise InputError(
-                f"tasks: {others[0]!r} needs representations to learn from, but in {where} the model's outputs are "
-                f"scored, on the target alone; leave it out"
+                f"tasks: {others[0]!r} has to be learned from representations, but in {where} only the model's "
+                f"outputs are scored, on the target; leave it out"
             )
     if attacks.view in UPDATE_VIEWS:
         check_shadows(study, run)
 
 
 def digest_of(data: AttributeData) -> str:
-    """Return a digest of the records, so that results of other data are never mistaken for results of this study."""
+    """Return a digest of the records, so that results on other data are never mistaken for results of this study."""
     import hashlib
 
     import numpy as np

@@ -1,4 +1,4 @@
-"""JSON files whose shapes and types are checked while they are read; what is wrong is named by its path in the file."""
+"""JSON files whose shapes and types are checked while they are read; an error names the faulty part by its path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Damaged(Exception):  # noqa: N818 (it says what a file is)
 
 
 def read_json(path: Path) -> JsonObject | None:
-    """Return a JSON object; None where the file is missing, damaged, or holds something else."""
+    """Return a JSON object; None if the file is missing, damaged, or holds something else."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -29,13 +29,13 @@ def read_json(path: Path) -> JsonObject | None:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a JSON file, with its path in the file; each method checks that it is what the method returns."""
+    """A part of a JSON file, with its path in the file; each method checks that the part has the type it returns."""
 
     value: object
     path: str
 
     def fail(self, why: str) -> NoReturn:
-        """Raise `Damaged`: this part, and what is wrong with it."""
+        """Raise `Damaged`, with the path of this part and what is wrong with it."""
         raise Damaged(f"{self.path or 'it'} {why}")
 
     def fields(self) -> JsonObject:
@@ -45,7 +45,7 @@ class Part:
         return self.value
 
     def get(self, key: str) -> Part:
-        """Return a field, which may be missing: its value is None then."""
+        """Return a field; if it is missing, its value is None."""
         return Part(self.fields().get(key), f"{self.path}.{key}" if self.path else key)
 
     def __getitem__(self, key: str) -> Part:
@@ -73,7 +73,7 @@ class Part:
         return [] if self.get(key).value is None else self[key].entries()
 
     def text(self) -> str:
-        """Return a text."""
+        """Return text."""
         if not isinstance(self.value, str) or not can_be_written(self.value):
             self.fail("is not a text")
         return self.value
@@ -85,7 +85,7 @@ class Part:
         return self.value
 
     def whole_of(self, key: str) -> int:
-        """Return a count that earlier versions did not write; 0 where it is missing."""
+        """Return a count that earlier versions did not write; 0 if it is missing."""
         return 0 if self.get(key).value is None else self[key].whole()
 
     def number(self) -> float:
@@ -114,5 +114,5 @@ class Part:
 
 
 def can_be_written(text: str) -> bool:
-    """Return whether a file can hold a text: JSON can spell halves of characters, which no encoding can."""
+    """Return whether a text can be encoded: JSON can contain single surrogates, which no encoding can write."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)

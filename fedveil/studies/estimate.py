@@ -1,4 +1,4 @@
-"""The time and disk that a study will take, estimated by trying a little of each method; nothing is written."""
+"""The time and disk space that a study will take, estimated by trying a little of each method; nothing is written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ START_SECONDS = 4.0  # a worker's imports, and reading the data
 
 @dataclass(frozen=True)
 class Cost:
-    """One cell of a method: seconds on one worker, bytes when finished, and bytes more while it runs."""
+    """What one cell of a method costs: seconds on one worker, bytes when finished, and extra bytes while it runs."""
 
     seconds: float
     bytes: int
@@ -37,7 +37,7 @@ class Cost:
 
 
 def estimate(plan: Plan, store: Store) -> dict[str, Cost]:
-    """Return each method's cost per cell: of a finished cell where there is one, else of a round and a few people."""
+    """Return each method's cost per cell, from a finished cell if there is one, or else from a short trial."""
     return {method.name: _finished(plan, store, method) or _probed(plan, method) for method in plan.methods}
 
 
@@ -80,15 +80,15 @@ def _probed(plan: Plan, method: Method) -> Cost:
         spent = time.perf_counter() - started
         attack = spent * max(1.0, len(view.auxiliary) / len(small.auxiliary)) * len(study.asked)
     weights = 4 * sum(layout.size for layout in run.layouts.values())
-    kept = weights + SAMPLED_PEOPLE * width * 4 + 60_000
+    final_bytes = weights + SAMPLED_PEOPLE * width * 4 + 60_000
     local = sum(
         4 * run.layouts[name].size for stage in run.stages for name in stage.players if name not in stage.shared
     )
-    return Cost(training + 1.3 * attack, kept, 3 * weights + local * study.federation.devices, False)
+    return Cost(training + 1.3 * attack, final_bytes, 3 * weights + local * study.federation.devices, False)
 
 
 def _first_round(run: Run) -> float:
-    """Return the seconds that one round takes; what it computes is not kept."""
+    """Return the seconds that one round takes; its result is discarded."""
     run.stages = tuple(replace(stage, rounds=1) for stage in run.stages)
     started = time.perf_counter()
     run.play(1)

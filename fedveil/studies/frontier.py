@@ -1,7 +1,7 @@
-"""Utility against leakage: a defence is a curve, not a point, and two defences are compared where they leak alike.
+"""Utility against leakage: a defence is a curve, not a point, and two defences are compared at equal leakage.
 
-Selection looks at validation figures only; every figure shown is of the test. All intervals are percentile
-intervals of the points' bootstrap draws, paired: draw b of every point belongs together.
+Selection looks at validation figures only; every figure shown was measured on the test people. All intervals are
+percentile intervals of the points' bootstrap draws, which are paired: draw b resamples the same people at every point.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fedveil.studies.hypervolume import (
 __all__ = ["Comparison", "Frontier", "Point"]
 
 ADVANTAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
-"""Levels shown are chance + a · (1 − chance): with two values 0.55, 0.60 … 0.80."""
+"""The levels of leakage shown are chance + a · (1 − chance): for an attribute with two values 0.55, 0.60 … 0.80."""
 
 NO_FIGURE = Estimate(nan, nan, nan, CONFIDENCE)
 
@@ -42,8 +42,8 @@ class Point:
     """One method at one strength.
 
     Attributes:
-        utility, leakage: of the test: task accuracy, and balanced accuracy of the attacker chosen on validation.
-        validation_utility, validation_leakage: what selection may look at; NaN where there is none.
+        utility, leakage: on the test people: task accuracy, and balanced accuracy of the attacker chosen on validation.
+        validation_utility, validation_leakage: what selection may look at; NaN if not measured.
         utility_draws, leakage_draws: bootstrap draws of the test figures, (B,), paired over points.
     """
 
@@ -61,14 +61,14 @@ class Point:
 class Frontier:
     """The points of one task and one attribute.
 
-    A method's curve consists of those of its points that validation leaves undominated, at their test figures; those
-    that the test (or a draw) shows to be dominated then fall behind the staircase of the rest.
+    A method's curve consists of those of its points that are undominated on validation, at their test figures. A point
+    of the curve that is dominated on the test (or in a draw) lies behind the staircase of the others.
 
     Attributes:
         chance: balanced accuracy of guessing, 1 / K.
         prior: accuracy of always guessing the attribute's most frequent value.
         utility_prior: accuracy of always guessing the task's most frequent value.
-        floor: balanced accuracy from the true task label alone, or None where it was not measured.
+        floor: balanced accuracy from the true task label alone, or None if it was not measured.
         baseline: the method that the others are compared with.
     """
 
@@ -112,7 +112,7 @@ class Frontier:
 
     @cached_property
     def front(self) -> tuple[int, ...]:
-        """The points that validation leaves undominated, in order of test leakage (then utility)."""
+        """The points that are undominated on validation, in order of test leakage (then utility)."""
         chosen = self._chosen(range(len(self.points)))
         return tuple(sorted(chosen, key=lambda i: (self.points[i].leakage.estimate, self.points[i].utility.estimate)))
 
@@ -121,34 +121,35 @@ class Frontier:
         """The share of the box between reference and ideal that each method's curve dominates.
 
         Caveat: a staircase is a maximum over noisy points, so the figure is biased upwards, more so with more points
-        and fewer people, and the draws add the same bias again. Choosing the points on validation lessens it
-        and does not remove it; methods with unlike numbers of strengths are not on a par. NaN without a curve.
+        and fewer people, and the draws add the same bias again. Choosing the points on validation reduces the bias but
+        does not remove it, and methods with different numbers of strengths are affected differently. NaN if a method
+        has no curve.
         """
         return {method: self._area([method]) for method in self.methods}
 
     @cached_property
     def hypervolume(self) -> Estimate:
-        """The share that at least one method's curve dominates; the same caveat, over more points."""
+        """The share that at least one method's curve dominates; the caveat of `hypervolumes` applies even more."""
         return self._area(self.methods)
 
     def utility_at(self, method: str, leakage: float) -> Estimate | None:
-        """Return a method's utility where it leaks so much, or None where it reaches no leakage so low.
+        """Return a method's utility at a level of leakage, or None if its leakage is never that low.
 
-        Between neighbouring strengths it lies on the straight line, which time-sharing achieves: a coin decides for
-        each person, by itself, at which of the two to release, and all see it. Accuracy is linear in the coin's bias.
-        As the coin says nothing about the person, the best attacker is the one who does best on either side, and its
-        balanced accuracy is linear too; one who does not see the coin does no better. Above the highest leakage it is
-        the best utility. Draws that do not reach the level are dropped, so the interval is conditional on reaching it;
-        if more than half are dropped, its ends are NaN.
+        Between neighbouring strengths, utility is interpolated linearly. Time-sharing achieves this: an independent
+        coin, which everybody sees, decides for each person at which of the two strengths to release. Accuracy is linear
+        in the coin's bias. As the coin says nothing about the person, the best attacker does its best on either side,
+        and its balanced accuracy is linear too; an attacker who does not see the coin does no better. Above the highest
+        leakage, the result is the best utility. Draws that do not reach the level are dropped, so the interval is
+        conditional on reaching it; if more than half are dropped, its ends are NaN.
         """
         if method not in self.methods:
             raise InputError(f"no method {method!r} on this frontier: {nearest(method, self.methods)}")
         return self._utilities_at(method, np.array([leakage], dtype=np.float64))[0]
 
     def against(self, method: str, baseline: str | None = None) -> Comparison:
-        """Compare two methods where both leak alike (default: with the frontier's baseline); see `compare`.
+        """Compare a method with a baseline (default: the frontier's) at equal leakage; see `compare`.
 
-        Where one of them has no curve, they are not comparable.
+        If one of them has no curve, they are not comparable.
         """
         baseline = self.baseline if baseline is None else baseline
         for name in (method, baseline):
@@ -164,10 +165,10 @@ class Frontier:
 
     @cached_property
     def selection_cost(self) -> dict[str, Estimate]:
-        """How much validation flattered the front: validation less test utility, test less validation leakage.
+        """How much validation flattered the front: validation minus test utility, and test minus validation leakage.
 
-        Averaged over the front; positive where validation looked better. The interval holds the choice and the
-        validation figures fixed and draws test people only. NaN without a front.
+        Both are averaged over the front, and are positive if validation looked better. The interval holds the choice
+        and the validation figures fixed and resamples test people only. NaN without a front.
         """
         if not self.front:
             return {"utility": NO_FIGURE, "leakage": NO_FIGURE}
@@ -176,11 +177,14 @@ class Frontier:
         on_validation = np.array(
             [(self.points[i].validation_utility, self.points[i].validation_leakage) for i in chosen]
         )
-        seen_utility, seen_leakage = on_validation.mean(axis=0)
-        return {"utility": estimate_of(seen_utility - utility), "leakage": estimate_of(leakage - seen_leakage)}
+        validation_utility, validation_leakage = on_validation.mean(axis=0)
+        return {
+            "utility": estimate_of(validation_utility - utility),
+            "leakage": estimate_of(leakage - validation_leakage),
+        }
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON: an E is null where there is no figure, its ends null where there is no interval."""
+        """Return plain JSON: a figure that does not exist is null; without an interval its ends are null."""
         on_front = set(self.front)
         levels = np.array([round(self.chance + a * (1 - self.chance), 4) for a in ADVANTAGES])
         return {
@@ -214,25 +218,25 @@ class Frontier:
         }
 
     def in_words(self) -> list[str]:
-        """Say what the points show, a line each."""
+        """Return sentences about what the points show."""
         if not self.front:
             return ["No point has validation figures, so there is no front."]
         counts = Counter(self.points[i].method for i in self.front)
         sizes = Counter(point.method for point in self.points)
-        named = ", ".join(f"{method} ({n} of {sizes[method]} points)" for method, n in counts.items())
-        lines = [f"On the front, chosen on validation: {named}."]
+        on_front = ", ".join(f"{method} ({n} of {sizes[method]} points)" for method, n in counts.items())
+        lines = [f"On the front, chosen on validation: {on_front}."]
         lines += [comparison.in_words() for comparison in self.comparisons.values()]
         cost = self.selection_cost
         lines.append(
-            f"Validation showed the front better than the test does by {cost['utility']} of utility and "
-            f"{cost['leakage']} of leakage, on average; below 0 it showed it worse."
+            f"On average, the front looked better on validation than on the test by {cost['utility']} of utility and "
+            f"{cost['leakage']} of leakage; a figure below 0 means that it looked worse."
         )
         if self.floor is not None and isfinite(self.floor.estimate):
             under = sum(self.points[i].leakage.estimate < self.floor.estimate for i in self.front)
             lines.append(
-                f"The task label by itself gives the attribute away at {self.floor}: whatever allows the task to be "
-                f"done without error leaks at least that. Points on the front that leak less, and so cannot: "
-                f"{under} of {len(self.front)}."
+                f"The task label by itself reveals the attribute with balanced accuracy {self.floor}: releases that "
+                f"allow the task to be done without error leak at least that much. Points on the front that leak less, "
+                f"and so do not allow this: {under} of {len(self.front)}."
             )
         return lines
 
@@ -245,7 +249,7 @@ class Frontier:
 
     @cached_property
     def _undominated(self) -> dict[str, list[int]]:
-        """By method, the points that validation leaves undominated among its own; a method without any is left out."""
+        """By method, its points that none of its points dominates on validation; methods without any are left out."""
         members: dict[str, list[int]] = {}
         for i, point in enumerate(self.points):
             members.setdefault(point.method, []).append(i)

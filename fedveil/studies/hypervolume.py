@@ -1,8 +1,8 @@
 """The geometry of utility against leakage: who dominates whom, the area dominated, the curve between points.
 
-Utility is better when high, leakage when low. Everything is done for many columns at once: column 0 is the sample,
-the others are bootstrap draws, and each has a staircase of its own. A point whose figures are not finite in a column
-is absent from it.
+Utility is better when high, leakage when low. Everything is computed for many columns at once: column 0 is the sample,
+the others are bootstrap draws, and each has its own staircase. A point whose figures are not finite in a column is
+absent from that column.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _SHARES = np.array([0.5, *[1.0] * 39, 0.5]) / 40
 
 
 def undominated(utility: FloatArray, leakage: FloatArray) -> BoolArray:
-    """Return which points no other point dominates: none leaks at most as much, is at least as useful, and differs.
+    """Return which points no other point dominates.
 
-    Equal points do not dominate each other: both stay. A figure that is not finite keeps its point off.
+    A point dominates another if it leaks at most as much, is at least as useful, and differs from it: equal points do
+    not dominate each other. A point with a figure that is not finite is left out.
     """
     present = np.isfinite(utility) & np.isfinite(leakage)
     u, v = np.where(present, utility, -np.inf), np.where(present, leakage, np.inf)
@@ -41,7 +42,7 @@ def undominated(utility: FloatArray, leakage: FloatArray) -> BoolArray:
 
 @dataclass(frozen=True, eq=False)
 class Staircase:
-    """Points in order of leakage, one row per column of figures, with the best utility seen up to each.
+    """Points in order of leakage, one row per column of figures, with the best utility up to each.
 
     Attributes:
         leakage: sorted within each row, (C, P); absent points last, at +∞.
@@ -78,7 +79,7 @@ class Staircase:
         """Return the share of the box [chance, 1] × [utility_prior, 1] that the points dominate, per column.
 
         The box's corners are the reference (leakage 1, utility_prior) and the ideal (chance, utility 1); figures
-        are cut to it. NaN where no point is present.
+        are clipped to the box. NaN where no point is present.
         """
         v = np.clip(self.leakage, chance, 1)
         widths = np.diff(v, axis=1, append=np.ones((len(v), 1)))
@@ -113,12 +114,13 @@ class Staircase:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The difference in utility at matched leakage, method less baseline, averaged over the leakages both curves span.
+    """The difference in utility at matched leakage, method minus baseline, averaged over the leakages both curves span.
 
-    The verdict is "beats" where the interval lies above 0, "does not beat" where it lies below, "undecided" where
-    it holds 0, and "not comparable", with the reason, where there is nothing to compare. Each interval
-    stands alone: of twenty methods that equal the baseline, one is expected to look different.
-    `largest` and `smallest` are (difference, leakage), picked on the test and so flattered: no interval goes with them.
+    The verdict is "beats" if the interval lies above 0, "does not beat" if it lies below, "undecided" if it contains
+    0, and "not comparable", with the reason, if there is nothing to compare. Intervals are not corrected for multiple
+    comparisons: of twenty methods that equal the baseline, one is expected to look different.
+    `largest` and `smallest` are (difference, leakage). They are picked on the test and so exaggerated: they have no
+    interval.
     """
 
     method: str
@@ -147,7 +149,7 @@ class Comparison:
         }
 
     def in_words(self) -> str:
-        """Say it in one sentence."""
+        """Return the comparison as one sentence."""
         if self.difference is None or self.leakages is None:
             return f"{self.method} and {self.baseline} are not comparable: {self.reason}."
         low, high = self.leakages
@@ -160,7 +162,7 @@ class Comparison:
 
 
 def compare(method: str, mine: Staircase, baseline: str, base: Staircase) -> Comparison:
-    """Compare two curves over the leakages that both span (41 of them, trapezoidal rule); each draw has its own span.
+    """Compare two curves over the leakages that both span (at 41 levels, by the trapezoidal rule), draw by draw.
 
     Curves that share no leakage are not comparable, unless the one that leaks less throughout also has more utility
     at the other's lowest leakage, with an interval that excludes 0.
@@ -188,7 +190,7 @@ def compare(method: str, mine: Staircase, baseline: str, base: Staircase) -> Com
 
 
 def estimate_of(columns: FloatArray) -> Estimate:
-    """Return column 0 with the percentile interval of the draws, NaN aside; no interval if more than half are NaN."""
+    """Return column 0 with the percentile interval of the finite draws; no interval if more than half are NaN."""
     draws = columns[1:][np.isfinite(columns[1:])]
     point = float(columns[0])
     if not isfinite(point) or len(draws) == 0 or 2 * len(draws) < len(columns) - 1:
@@ -197,7 +199,7 @@ def estimate_of(columns: FloatArray) -> Estimate:
 
 
 def shown(figure: Estimate | None) -> dict[str, float | None] | None:
-    """Return a figure as plain JSON: null where there is none, null ends where it has no interval."""
+    """Return a figure as plain JSON: null if there is none; its ends are null if it has no interval."""
     if figure is None or not isfinite(figure.estimate):
         return None
     return {name: plain(value) for name, value in figure.as_dict().items()}

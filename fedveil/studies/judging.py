@@ -1,4 +1,4 @@
-"""A trained cell judged: what its releases are good for, what they give away, and what is certified.
+"""Judge a trained cell: what its releases are good for, what they give away, and what is certified.
 
 Every judge is given the same releases, which are computed once per split.
 """
@@ -30,7 +30,7 @@ KEPT_DRAWS = 400
 
 
 def releases(run: Any, view: str) -> bool:
-    """Return whether a run's game releases representations, or outputs."""
+    """Return whether a run's game releases what a view shows, representations or outputs."""
     from fedveil.games.game import Game
 
     method = "represent" if view == "representations" else "outputs"
@@ -46,7 +46,7 @@ def judge_run(study: Study, run: Run, report: Report) -> tuple[CellFigures, Arra
     """Return the figures of a trained cell, the bootstrap draws behind them, and a sample of releases.
 
     Args:
-        study: what to ask.
+        study: says which tasks and attributes to judge, and how.
         run: the trained run.
         report: called with the share of this work that is done, and what comes next.
     """
@@ -83,7 +83,7 @@ def _utilities(study: Study, run: Run, released: Releases) -> list[Utility]:
     seed = child_seed(run.federation.seed, "heads")
     if heads_fit(study, run):
         return fit_heads(run, study.all_tasks, seed=seed, heads=study.heads, releases=released)
-    # The same seed, so that draws of all methods are of the same people.
+    # The same seed, so that the draws of all methods resample the same people.
     return [score_outputs(run, seed=seed, releases=released)]
 
 
@@ -124,7 +124,7 @@ def _cotrained(study: Study, run: Run) -> dict[str, AttackerFigures]:
     for attribute in study.asked if study.attacks.cotrained else []:
         try:
             figures[attribute] = judge_cotrained(run, attribute, draws=study.attacks.draws)
-        except InputError:  # this game trains no adversary against it
+        except InputError:  # this game trains no adversary against this attribute
             continue
     return figures
 

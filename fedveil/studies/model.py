@@ -1,8 +1,8 @@
 """The model of a study's results: what a finished cell holds, and what a study's directory says about the study.
 
-Cells write these values to result.json (`CellFigures.as_dict`), `reading.py` reads them back, and everything behind it,
-tables, frontiers, tuning, sinks and the report, works with these types. Figures are estimates against the attackers
-tried. What was certified is kept apart, as a `StatedCertificate`: what a file states is not proved by reading it.
+Cells write these values to result.json (`CellFigures.as_dict`), and `reading.py` reads them back. Tables, frontiers,
+tuning, sinks and the report all work with these types. Figures are estimates against the attackers tried. Certificates
+are kept apart from them, as `StatedCertificate`: reading a statement from a file does not prove it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from fedveil.federation.utility import Utility
 from fedveil.studies.checked_json import JsonObject
 
 FORMAT = 1
-"""The version of the files that hold this model; another one is refused."""
+"""The version of the files that hold this model; files of any other version are refused."""
 
 
 @dataclass(frozen=True)
 class StatedCertificate:
     """A certificate as a result states it: what the cell's run certified, not what this process has proved.
 
-    It has the fields of `Certificate`, is no relation of it, and cannot be turned into one.
+    It has the fields of `Certificate`, but is unrelated to it by type and cannot be turned into one.
     """
 
     quantity: str
@@ -60,11 +60,11 @@ class StatedCertificate:
 
     @property
     def looseness(self) -> float:
-        """A number that is larger where less is excluded, to compare certificates of one quantity and direction."""
+        """A number that is larger the less is excluded, to compare certificates of one quantity and direction."""
         return self.bound if self.direction == "upper" else -self.bound
 
     def rounded(self) -> str:
-        """Return the bound in print, rounded to the safe side."""
+        """Return the bound as text, rounded to the safe side."""
         return rounded_outward(self.bound, self.direction)
 
     def as_dict(self) -> dict[str, Any]:
@@ -83,9 +83,9 @@ class StatedCertificate:
 
 
 def weakest_certificates(by_cell: Sequence[Sequence[StatedCertificate]]) -> list[StatedCertificate]:
-    """Return what holds in all cells: of each quantity that every cell bounds, the loosest of the cells' bounds.
+    """Return what holds in all cells: for each quantity that every cell bounds, the loosest of the cells' bounds.
 
-    Of several bounds in one cell, each of which holds, the tightest counts.
+    If one cell has several bounds of a quantity, all of them hold, and the tightest counts.
     """
     by_quantity: dict[tuple[str, str], list[StatedCertificate]] = {}
     for certificates in by_cell:
@@ -134,7 +134,7 @@ class SpentOnUpdates:
 
 @dataclass(frozen=True)
 class TheoryFacts:
-    """What TAPPFL's theorems need of the test people, for one attribute.
+    """What TAPPFL's theorems need to know about the test people, for one attribute.
 
     Attributes:
         entropy_bits: H(u).
@@ -147,18 +147,18 @@ class TheoryFacts:
 
 @dataclass(frozen=True)
 class CellFigures:
-    """What a finished cell found: the content of its result.json.
+    """What was measured for a finished cell: the content of its result.json.
 
     Attributes:
         utility: by task, how well it can be done with what was released.
         leakage: by attribute, what the panel's retrained attackers read.
-        cotrained: by attribute, what the game's own adversary reads, where it has one: weak evidence.
+        cotrained: by attribute, what the game's own adversary reads, if it has one; this is weak evidence.
         decensoring: by attribute, what de-censoring reads beside the panel, where the study asks for it.
         floor: by task, attribute and measure, what the true task label alone gives away.
         certificates: by attribute, what the run certified about what the study's observer sees.
         spent: what each noise shield on updates has spent.
-        utility_only: by attribute that the game hides, how many devices have nothing to hide.
-        devices: how many devices there are.
+        utility_only: for each attribute that the game hides, how many devices have nothing to hide.
+        devices: the number of devices.
         theory: by attribute, what TAPPFL's theorems need.
         paths: by player, the path of its network through the engine.
         rounds, bytes_up: how many rounds were played, and what the devices sent in total.
@@ -179,7 +179,7 @@ class CellFigures:
     bytes_up: int = 0
 
     def lacks(self, task: str, attribute: str) -> str | None:
-        """Say which of the two figures of a frontier's point is missing; None where both exist."""
+        """Say which of the two figures of a frontier's point is missing; None if both exist."""
         served, judged = self.utility.get(task), self.leakage.get(attribute)
         missing = []
         if served is None or not math.isfinite(served.accuracy.estimate):
@@ -189,14 +189,14 @@ class CellFigures:
         return " and ".join(missing) or None
 
     def strongest(self, attribute: str) -> AttackerFigures:
-        """Return the panel's attacker that counts, with the validation figure that a choice of strength may look at."""
+        """Return the panel's strongest attacker, with the validation figure that a choice of strength may look at."""
         judged = self.leakage[attribute]
         if judged.validation_leakage is None:
             return judged.worst
         return replace(judged.worst, validation_balanced_accuracy=judged.validation_leakage)
 
     def beside_panel(self, attribute: str) -> dict[str, AttackerFigures]:
-        """Return the attackers who are no members of the panel, by their kind in rows and tables."""
+        """Return the attackers that are not members of the panel, by their kind in rows and tables."""
         beside = {}
         if attribute in self.cotrained:
             beside["cotrained"] = self.cotrained[attribute]
@@ -210,7 +210,7 @@ class CellFigures:
         return self.floor.get(task, {}).get(attribute, {}).get("balanced_accuracy")
 
     def binding_certificates(self, attribute: str) -> list[StatedCertificate]:
-        """Return the certificates about an attribute that exclude anything at all."""
+        """Return the certificates about an attribute whose bounds are finite."""
         return [certificate for certificate in self.certificates.get(attribute, ()) if certificate.binds]
 
     def as_dict(self) -> dict[str, Any]:
@@ -261,7 +261,7 @@ class PlannedMethod:
     Attributes:
         game: the kind of its game.
         shielded, swept: whether it has a shield, and whether it is tried at several strengths.
-        varies: the setting that the strength is.
+        varies: the setting that takes the strength as its value.
     """
 
     name: str
@@ -276,12 +276,12 @@ class StudyFacts:
     """What a study's directory says about the study: the content of study.json.
 
     Attributes:
-        name, description: the study's own.
+        name, description: as the study gives them.
         cells: all planned cells, in order.
         study: the study in full, as plain values.
-        command, version, revision: what a person typed to run it, and by which code.
-        data, data_seed: a digest of the records, and the seed by which they were split for it.
-        source, devices, view: the data set, how many devices there are, and what the observer sees.
+        command, version, revision: what a person typed to run it, and the code that ran.
+        data, data_seed: a digest of the records, and the seed with which they were split for this digest.
+        source, devices, view: the data set, the number of devices, and what the observer sees.
         tasks, attributes, methods: those that the study names.
     """
 

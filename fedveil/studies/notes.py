@@ -1,4 +1,4 @@
-"""What rows say beside the frontier, in plain sentences: at the end of the terminal's output, and in the report."""
+"""What rows show beyond the frontier, in plain sentences: at the end of the terminal's output, and in the report."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Key = tuple[str, float | None, str, str]
 
 
 def notes(rows: Sequence[Row], label: Label | None = None) -> dict[str, str]:
-    """Return sentences by what they are about, where there is something to say; `label` names a row's setting."""
-    named = label or setting_of
+    """Return sentences by topic, for each topic that the rows have something about; `label` names a row's setting."""
+    name_of = label or setting_of
     sentences = {
-        "decensoring": decensoring(rows, named),
-        "spent": spent(rows, named),
-        "idle": utility_only(rows, named),
+        "decensoring": decensoring(rows, name_of),
+        "spent": spent(rows, name_of),
+        "idle": utility_only(rows, name_of),
     }
     return {about: text for about, text in sentences.items() if text}
 
@@ -30,7 +30,7 @@ def setting_of(row: Row) -> str:
 
 
 def decensoring(rows: Sequence[Row], label: Label) -> str:
-    """Say whether de-censoring or its control reads more than the panel's strongest, where they read most beyond it."""
+    """Say whether de-censoring or its control reads more than the panel, in the setting where it does so most."""
     panel = {_key(row): row for row in rows if row.attacker == "retrained"}
     tried = [row for row in rows if row.attacker in ("decensoring", "decensoring-control")]
     if not tried:
@@ -43,14 +43,17 @@ def decensoring(rows: Sequence[Row], label: Label) -> str:
         f"{_shown(worst.leakage.balanced_accuracy)}, the panel's strongest attacker ({before.attacker_name}) at "
         f"{_shown(before.leakage.balanced_accuracy)}"
     )
-    control = f"Over a network as large without that step, its control, de-censoring gains {_shown(gain)} there"
+    control = (
+        f"Compared with its control, a network of the same size without that step, de-censoring gains {_shown(gain)} "
+        "there"
+    )
     clear = ", so undoing the censoring itself helps" if gain.low > 0 else ": no gain is shown"
     if _beyond(worst, panel) <= 0:
         return f"{compared}: in no setting does de-censoring read more than the panel. {control}{clear}."
     more = len({(row.method, row.strength, row.attribute) for row in tried if _beyond(row, panel) > 0}) - 1
     others = f" (likewise in {more} more)" if more else ""
     return (
-        f"{compared}: WORSE than the leakage on the frontier, which is the panel's; take the larger as what leaks "
+        f"{compared}: WORSE than the leakage on the frontier, which is the panel's; the larger figure is what leaks "
         f"there{others}. {control}{clear}."
     )
 

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 @cache
 def code_digest() -> str:
-    """Return a digest of the package's source: other code may give other results, even under the same version."""
+    """Return a digest of the package's source, since other code may give other results even under the same version."""
     digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
         digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
@@ -25,7 +25,7 @@ def code_digest() -> str:
 
 @cache
 def revision() -> str | None:
-    """Return the commit that a checkout stands at, with "+" where files differ from it; None when installed."""
+    """Return the commit of a checkout, with "+" if files differ from it; None for an installed package."""
     if not (PACKAGE.parent / ".git").exists():
         return None
     try:

@@ -1,4 +1,4 @@
-"""What holds of a trained cell whatever an attacker tries, and the figures that theorems are set beside."""
+"""What is proved about a trained cell, whatever an attacker tries, and the figures that theorems need."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def certificates_of(
     study: Study, run: Run, releases: Releases | None = None
 ) -> dict[str, tuple[StatedCertificate, ...]]:
-    """Return by attribute what holds against every attacker, about what the observer of this study sees.
+    """Return, by attribute, the certificates about what the observer of this study sees.
 
-    What the shield's noise proves is about representations. What it proves by the test people, on whom it was not
-    prepared, is about everything that is computed from what it shows of a person, outputs included. The same holds for
-    what the game proves about its releases. `releases` are the run's, if they are computed already.
+    Certificates that follow from the shield's noise are about representations. Certificates that a shield or a game
+    obtains from the test people, on whom it was not prepared, are about everything that is computed from what it
+    releases of a person, outputs included. `releases` are the run's, if they are computed already.
     """
     stated = {}
     data, view = run.federation.data, study.attacks.view
@@ -45,7 +45,7 @@ def certificates_of(
 def game_certificates(
     run: Run, attribute: str, seed: int = 0, releases: Releases | None = None
 ) -> tuple[Certificate, ...]:
-    """Return what a run's game proves about its releases; nothing where a shield changes representations."""
+    """Return what a run's game proves about its releases; nothing if a shield changes representations."""
     from fedveil.federation.release import released_records
     from fedveil.shields.message import Kind
     from fedveil.shields.shield import Identity
@@ -63,7 +63,7 @@ def spent_on_updates(run: Run) -> tuple[SpentOnUpdates, ...]:
 
 
 def theory_facts(study: Study, run: Run) -> dict[str, TheoryFacts]:
-    """Return by attribute what TAPPFL's theorems need of the test people."""
+    """Return, by attribute, what TAPPFL's theorems need to know about the test people."""
     data = run.federation.data
     return {
         name: TheoryFacts(_entropy_bits(data, name), {task: _gap(data, task, name) for task in study.all_tasks})

@@ -1,7 +1,7 @@
-"""A study's files read into the model: every shape and type is checked here, and nowhere behind it.
+"""Read a study's files into the model. Every shape and type is checked here, and only here.
 
-A result.json that is not what it must be raises `Damaged`, whose message says which part and why; results that earlier
-versions wrote, without the parts that came later, are read. null stands for a figure that is not a number.
+A faulty result.json raises `Damaged`, whose message says which part is wrong and why. Results of earlier versions can
+be read; they lack the parts that were added later. null stands for a figure that is not a number.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ Arrays = dict[str, np.ndarray]
 
 
 def read_result(folder: Path, cell_id: str) -> CellFigures | None:
-    """Return the figures of a cell from its directory; None where it is not finished.
+    """Return the figures of a cell from its directory; None if it is not finished.
 
     Raises:
-        Damaged: where its result.json cannot be used.
+        Damaged: if its result.json cannot be used.
     """
     path = folder / "result.json"
     if not path.exists():
         return None
     content = read_json(path)
     if content is None:
-        raise Damaged("it is no JSON object")
+        raise Damaged("it is not a JSON object")
     return cell_figures(content, cell_id)
 
 
 def sound_result(folder: Path, cell_id: str) -> CellFigures | None:
-    """Return the figures of a cell from its directory; None where it is not finished, or its result is damaged."""
+    """Return the figures of a cell from its directory; None if it is not finished, or its result is damaged."""
     try:
         return read_result(folder, cell_id)
     except Damaged:
@@ -61,7 +61,7 @@ def sound_result(folder: Path, cell_id: str) -> CellFigures | None:
 
 
 def cell_figures(content: JsonObject, cell_id: str) -> CellFigures:
-    """Return what the content of a result.json says; `Damaged` where it is not the result of this cell."""
+    """Return what the content of a result.json says; raise `Damaged` if it is not the result of this cell."""
     result = Part(content, "")
     if content.get("format") != FORMAT:
         raise Damaged(f"it is written in format {content.get('format')!r}, and this version reads format {FORMAT}")
@@ -112,14 +112,14 @@ def read_facts(folder: Path) -> StudyFacts:
         )
     try:
         if content is None:
-            raise Damaged("it is no JSON object")
+            raise Damaged("it is not a JSON object")
         return _facts(content)
     except Damaged as fault:
         raise InputError(f"{path}: is damaged ({fault}); discard the directory's results with --fresh") from None
 
 
 def read_config(folder: Path) -> CellConfig:
-    """Return how a cell was computed; nothing where its config.json is missing or damaged."""
+    """Return how a cell was computed; empty if its config.json is missing or damaged."""
     config = read_json(folder / "config.json") or {}
     study, versions, threads = (config.get(key) for key in ("study", "versions", "threads"))
     revision = config.get("revision")
@@ -133,7 +133,7 @@ def read_config(folder: Path) -> CellConfig:
 
 
 def read_rounds(folder: Path) -> list[RoundRecord]:
-    """Return the record of each round that a cell has played; none where metrics.jsonl is missing or damaged."""
+    """Return the record of each round that a cell has played; empty if metrics.jsonl is missing or damaged."""
     try:
         lines = (folder / "metrics.jsonl").read_text("utf-8").splitlines()
         return [_round(Part(json.loads(line), "")) for line in lines]
@@ -142,13 +142,13 @@ def read_rounds(folder: Path) -> list[RoundRecord]:
 
 
 def read_seconds(folder: Path) -> float | None:
-    """Return how long a cell took to compute; None where nothing says so."""
+    """Return how long a cell took to compute; None if that is not known."""
     seconds = (read_json(folder / "timing.json") or {}).get("seconds")
     return float(seconds) if isinstance(seconds, int | float) else None
 
 
 def read_tensors(path: Path) -> Arrays:
-    """Return the arrays of a safetensors file; none where it is missing or damaged."""
+    """Return the arrays of a safetensors file; empty if it is missing or damaged."""
     try:
         return dict(load_file(path))
     except (OSError, ValueError, SafetensorError):
@@ -177,7 +177,7 @@ def _judgement(part: Part, attribute: str) -> Judgement:
         part["classes"].fail("has fewer than two values")
     confidence, pools = part["confidence"].share(), part["split"]
     attackers = part["attackers"].entries()
-    # The attacker that counts is the first, and is written a second time, with the validation figure of the choice.
+    # The strongest attacker is the first; it is written a second time, with the validation figure of the choice.
     worst = _attacker(part["worst"], confidence)
     if not attackers or _without_choice(part["worst"]) != _without_choice(attackers[0]):
         part["worst"].fail("is not the first of the attackers")
@@ -268,7 +268,7 @@ def _round(part: Part) -> RoundRecord:
 
 
 def _facts(content: JsonObject) -> StudyFacts:
-    """Return the facts of a study; of the study in full, which other versions may write otherwise, what is there."""
+    """Return the facts of a study; fields that other versions of the study's format may lack are optional."""
     facts = Part(content, "")
     study = facts["study"].fields()
     data, federation, attacks = (_fields(study.get(name)) for name in ("data", "federation", "attacks"))
@@ -294,7 +294,7 @@ def _facts(content: JsonObject) -> StudyFacts:
 
 
 def _cell(part: Part) -> Cell:
-    """Return a planned cell; its id must name a directory right under cells."""
+    """Return a planned cell; its id must name a directory directly under cells."""
     cell_id = part["id"].text()
     if not re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*", cell_id):
         part["id"].fail("is not the name of a directory")
@@ -323,6 +323,6 @@ def _text(value: object) -> str:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """Return the texts of a list; a single text is a list of one."""
+    """Return the texts of a list; a single text counts as a list of one."""
     listed = value if isinstance(value, list) else [value]
     return tuple(text for text in map(_text, listed) if text)

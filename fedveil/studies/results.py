@@ -33,7 +33,7 @@ from fedveil.studies.rows import CHANCES, Row, averaged, by_point, rows_at, rows
 
 @dataclass(frozen=True, eq=False)
 class CellResult:
-    """A finished cell; what is large is read when it is first used."""
+    """A finished cell; its larger files are read when they are first used."""
 
     cell: Cell
     folder: Path = field(repr=False)
@@ -41,7 +41,7 @@ class CellResult:
 
     @property
     def id(self) -> str:
-        """Its name, and that of its directory."""
+        """Its name, which is also the name of its directory."""
         return self.cell.id
 
     @property
@@ -66,12 +66,12 @@ class CellResult:
 
     @cached_property
     def metrics(self) -> list[RoundRecord]:
-        """One record per round; empty where the file is missing or damaged."""
+        """One record per round; empty if the file is missing or damaged."""
         return read_rounds(self.folder)
 
     @cached_property
     def draws(self) -> Arrays:
-        """Bootstrap draws behind its figures, entry 0 the sample."""
+        """Bootstrap draws behind its figures; entry 0 is the figure of the sample itself."""
         return read_tensors(self.folder / "draws.safetensors")
 
     @cached_property
@@ -152,14 +152,16 @@ class StudyResults:
 
     def rows_about(self, task: str, attribute: str) -> list[Row]:
         """Return the rows of one task and one attribute."""
-        return [row for same in by_point(self.cells).values() for row in rows_at(same, task, attribute)]
+        return [
+            row for cells_at_point in by_point(self.cells).values() for row in rows_at(cells_at_point, task, attribute)
+        ]
 
     def inputs(self, seed: int) -> Arrays | None:
         """Return the raw inputs of the people whose releases were sampled."""
         return read_tensors(self.folder / f"inputs-seed{seed}.safetensors") or None
 
     def frontier(self, task: str | None = None, attribute: str | None = None) -> Frontier:
-        """Return the frontier of one task and attribute (default: the first of each); of the cells that have both."""
+        """Return the frontier of one task and attribute (default: the first of each), from the cells that have both."""
         if not self.cells:
             raise InputError(f"{self.folder}: no cell is finished yet; run the study first")
         task, attribute = task or self.tasks[0], attribute or self.attributes[0]
@@ -169,8 +171,8 @@ class StudyResults:
         cells = [cell for cell in self.cells if cell.result.lacks(task, attribute) is None]
         if not cells:
             raise InputError(f"{self.folder}: no finished cell has figures for both {task!r} and {attribute!r}")
-        points = [_point(same, task, attribute) for same in by_point(cells).values()]
-        # Chance, priors and the floor do not depend on the method: one cell of each seed has them.
+        points = [_point(cells_at_point, task, attribute) for cells_at_point in by_point(cells).values()]
+        # Chance, priors and the floor do not depend on the method, so one cell of each seed is enough.
         results = list({cell.seed: cell.result for cell in reversed(cells)}.values())
         judged = [result.leakage[attribute] for result in results]
         floors = [floor for result in results if (floor := result.floor_of(task, attribute)) is not None]
@@ -201,14 +203,14 @@ class StudyResults:
 
 
 def open_study(folder: str | Path) -> StudyResults:
-    """Read a directory that `fedveil run` has written; an unfinished study is read as far as it goes."""
+    """Read a directory that `fedveil run` has written; of an unfinished study, the finished cells are read."""
     folder = Path(folder)
     facts = read_facts(folder)
     cells, missing, damaged = [], [], []
     for planned in facts.cells:
-        home = folder / "cells" / planned.id
+        cell_folder = folder / "cells" / planned.id
         try:
-            result = read_result(home, planned.id)
+            result = read_result(cell_folder, planned.id)
         except Damaged as fault:
             result = None
             damaged.append(
@@ -217,48 +219,48 @@ def open_study(folder: str | Path) -> StudyResults:
         if result is None:
             missing.append(planned)
         else:
-            cells.append(CellResult(planned, home, result))
+            cells.append(CellResult(planned, cell_folder, result))
     return StudyResults(folder, facts, cells, missing, damaged)
 
 
-def _point(same: Sequence[CellResult], task: str, attribute: str) -> Point:
+def _point(cells_at_point: Sequence[CellResult], task: str, attribute: str) -> Point:
     """Return the point of one method and strength."""
-    served = [cell.result.utility[task] for cell in same]
-    strongest = [cell.result.strongest(attribute) for cell in same]
+    served = [cell.result.utility[task] for cell in cells_at_point]
+    strongest = [cell.result.strongest(attribute) for cell in cells_at_point]
     utility = averaged([figures.accuracy for figures in served], CHANCES)
     leakage = averaged([figures.balanced_accuracy for figures in strongest], CHANCES)
     return Point(
-        method=same[0].method,
-        strength=same[0].strength,
+        method=cells_at_point[0].method,
+        strength=cells_at_point[0].strength,
         utility=utility,
         leakage=leakage,
         validation_utility=float(np.mean([figures.validation_accuracy for figures in served])),
         validation_leakage=float(np.mean([figures.validation_balanced_accuracy for figures in strongest])),
-        utility_draws=draws_of_mean(same, f"utility/{task}", utility),
-        leakage_draws=draws_of_mean(same, f"leakage/{attribute}", leakage),
+        utility_draws=draws_of_mean(cells_at_point, f"utility/{task}", utility),
+        leakage_draws=draws_of_mean(cells_at_point, f"leakage/{attribute}", leakage),
     )
 
 
 DRAWS = 400
 
 
-def draws_of_mean(same: Sequence[CellResult], name: str, figure: Estimate) -> np.ndarray:
-    """Return draws of the mean over S seeds: people and seeds are resampled alike for every point, so they are paired.
+def draws_of_mean(cells_at_point: Sequence[CellResult], name: str, figure: Estimate) -> np.ndarray:
+    """Return draws of the mean over S seeds; every point resamples the same people and seeds, so they are paired.
 
-    They spread as `averaged` says: the mean of the draws of the seeds, whose deviations are independent, is stretched
-    by √S, since seeds may share their test people; seeds drawn with replacement are stretched to t·s/√S.
-    Where a cell's draws are lost, normal ones with the interval's width take their place.
+    Their spread is that of `averaged`. The mean of the seeds' draws, whose deviations are independent, is stretched by
+    √S, since seeds may share their test people; seeds drawn with replacement are stretched to t·s/√S. If a cell's draws
+    are lost, normal draws with the interval's width replace them.
     """
     rng = numpy_generator(0, "draws of the mean")
-    picked = rng.random((DRAWS, 64))[:, : len(same)]
+    picked = rng.random((DRAWS, 64))[:, : len(cells_at_point)]
     normal = rng.standard_normal(DRAWS)
-    by_cell = [np.ravel(cell.draws.get(name, np.empty(0))) for cell in same]
+    by_cell = [np.ravel(cell.draws.get(name, np.empty(0))) for cell in cells_at_point]
     if any(len(draws) < 101 for draws in by_cell):
         return np.asarray(figure.estimate + normal * (figure.high - figure.low) / (2 * 1.96))
     table = np.stack([np.resize(draws[1:], DRAWS) for draws in by_cell], axis=1)
-    if len(same) == 1:
+    if len(cells_at_point) == 1:
         return np.asarray(table[:, 0])
     points = np.array([draws[0] for draws in by_cell])
-    people = (table - points).mean(axis=1) * math.sqrt(len(same))
-    seeds = points[(picked * len(same)).astype(int)].mean(axis=1) - points.mean()
-    return np.asarray(points.mean() + people + seeds * seed_factor(len(same)))
+    people = (table - points).mean(axis=1) * math.sqrt(len(cells_at_point))
+    seeds = points[(picked * len(cells_at_point)).astype(int)].mean(axis=1) - points.mean()
+    return np.asarray(points.mean() + people + seeds * seed_factor(len(cells_at_point)))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fedveil.studies.results import CellResult
 
 KINDS = ("retrained", "cotrained", "decensoring", "decensoring-control")
-"""Kinds of attacker: the panel's that counts, the game's own adversary, de-censoring, and the control of that."""
+"""Kinds of attacker: the panel's strongest, the game's own adversary, de-censoring, and the control of de-censoring."""
 
 MEASURES = ("balanced_accuracy", "accuracy", "auc", "advantage", "mutual_information_bits")
 """What an attacker is measured by, as rows and tables show it."""
@@ -33,9 +33,9 @@ _RANGES = dict.fromkeys(("balanced_accuracy", "accuracy", "auc"), CHANCES)
 def averaged(figures: Sequence[Estimate], within: tuple[float, float] | None = None) -> Estimate:
     """Return the mean over seeds; the interval's ends stay within the range of the quantity.
 
-    Its half-widths join the mean half-width within a seed (people differ; seeds may share their test people, so
-    averaging does not shrink it) with t·s/√S over S seeds (training differs), as √(a² + b²). An end is NaN where it is
-    NaN in some seed.
+    Each half-width is √(a² + b²), where a is the mean half-width within a seed (people differ; since seeds may share
+    their test people, averaging does not shrink it), and b is t·s/√S over S seeds (training differs). An end is NaN if
+    it is NaN in some seed.
 
     >>> averaged([Estimate(0.8, 0.78, 0.82)])
     Estimate(0.800 [0.780, 0.820] at 0.95)
@@ -54,9 +54,10 @@ def averaged(figures: Sequence[Estimate], within: tuple[float, float] | None = N
 
 
 def seed_factor(seeds: int) -> float:
-    """Return by how much the mean of S ≥ 2 seeds drawn with replacement spreads too little.
+    """Return the factor by which to stretch the spread of the mean of S ≥ 2 seeds drawn with replacement.
 
-    Its variance is s²(S − 1)/S², where t·s/√S is wanted: a normal spread is stretched by t/1.96 · √(S/(S − 1)).
+    The variance of this mean is s²(S − 1)/S², but a half-width of t·s/√S is needed: for a normal distribution, the
+    factor is t/1.96 · √(S/(S − 1)).
     """
     return float(student.ppf(0.975, seeds - 1) / 1.96 * math.sqrt(seeds / (seeds - 1)))
 
@@ -98,12 +99,12 @@ class MeanLeakage:
     """What an attacker reads of an attribute, averaged over seeds.
 
     Attributes:
-        balanced_accuracy, accuracy, auc, advantage, mutual_information_bits: of the test people.
+        balanced_accuracy, accuracy, auc, advantage, mutual_information_bits: on the test people.
         prior: accuracy of always guessing the most frequent value.
         chance: balanced accuracy of guessing, 1 / K.
-        validation_balanced_accuracy: what a choice may look at; NaN where the attacker is not scored on validation.
-        detectable_advantage: the smallest advantage that so many people could have shown.
-        gain: of de-censoring alone, what it reads beyond its control.
+        validation_balanced_accuracy: what a choice may look at; NaN if the attacker is not scored on validation.
+        detectable_advantage: the smallest advantage that this number of people could have shown.
+        gain: only for de-censoring: what it reads beyond its control.
     """
 
     balanced_accuracy: Estimate
@@ -155,10 +156,11 @@ class Row:
     Attributes:
         attacker: its kind, one of `KINDS`.
         attacker_name: its name; over seeds, the name that occurs most often.
-        seeds: those that are averaged.
-        spent: what noise on updates has spent, the most over seeds; None where there is no noise on updates.
-        utility_only: by attribute that the game hides, how many devices have nothing to hide, the most over seeds.
-        devices: how many devices there are.
+        seeds: the seeds that are averaged.
+        spent: what noise on updates has spent, the maximum over seeds; None if there is no noise on updates.
+        utility_only: for each attribute that the game hides, how many devices have nothing to hide, the maximum over
+            seeds.
+        devices: the number of devices.
     """
 
     method: str
@@ -201,22 +203,22 @@ def rows_of(cells: Sequence[CellResult]) -> list[Row]:
     """Return all rows; a cell that lacks a task or an attribute is left out of the rows about it."""
     return [
         row
-        for same in by_point(cells).values()
-        for task in _names(cell.result.utility for cell in same)
-        for attribute in _names(cell.result.leakage for cell in same)
-        for row in rows_at(same, task, attribute)
+        for cells_at_point in by_point(cells).values()
+        for task in _names(cell.result.utility for cell in cells_at_point)
+        for attribute in _names(cell.result.leakage for cell in cells_at_point)
+        for row in rows_at(cells_at_point, task, attribute)
     ]
 
 
-def rows_at(same: Sequence[CellResult], task: str, attribute: str) -> list[Row]:
+def rows_at(cells: Sequence[CellResult], task: str, attribute: str) -> list[Row]:
     """Return the rows of one task and attribute, from the cells of one method and strength that have both figures.
 
-    Attackers beside the panel have a row where every one of these cells has them.
+    An attacker outside the panel has a row only if all of these cells have it.
     """
-    same = [cell for cell in same if cell.result.lacks(task, attribute) is None]
-    if not same:
+    cells = [cell for cell in cells if cell.result.lacks(task, attribute) is None]
+    if not cells:
         return []
-    results = [cell.result for cell in same]
+    results = [cell.result for cell in cells]
     utility = MeanUtility.of([result.utility[task] for result in results])
     judged = [result.leakage[attribute] for result in results]
     attackers = [{"retrained": result.strongest(attribute), **result.beside_panel(attribute)} for result in results]
@@ -228,13 +230,13 @@ def rows_at(same: Sequence[CellResult], task: str, attribute: str) -> list[Row]:
         gains = [result.decensoring[attribute].gain for result in results] if kind == "decensoring" else []
         rows.append(
             Row(
-                method=same[0].method,
-                strength=same[0].strength,
+                method=cells[0].method,
+                strength=cells[0].strength,
                 task=task,
                 attribute=attribute,
                 attacker=kind,
                 attacker_name=_commonest([figures.name for figures in each]),
-                seeds=tuple(cell.seed for cell in same),
+                seeds=tuple(cell.seed for cell in cells),
                 utility=utility,
                 leakage=MeanLeakage.of(each, judged, gains),
                 spent=most_spent([result.spent for result in results]),
@@ -249,9 +251,9 @@ def rows_at(same: Sequence[CellResult], task: str, attribute: str) -> list[Row]:
 
 
 def most_spent(each: Sequence[Sequence[SpentOnUpdates]]) -> SpentOnUpdates | None:
-    """Return the ε that devices spent on updates, the most over seeds; None where some seed has no noise on updates.
+    """Return the ε that devices spent on updates, the maximum over seeds; None if some seed has no noise on updates.
 
-    Several shields on one update each bound it, so that within a seed the smallest holds.
+    Within a seed, several shields on one update each give a valid bound, so the smallest counts.
     """
     tightest = [min(spent, key=lambda bound: bound.epsilon) for spent in each if spent]
     return max(tightest, key=lambda bound: bound.epsilon) if tightest and len(tightest) == len(each) else None

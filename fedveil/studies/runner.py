@@ -1,4 +1,4 @@
-"""Units dealt out to worker processes: one that dies is replaced, and its unit is tried once more."""
+"""Deal units to worker processes; a worker that dies is replaced, and its unit is tried once more."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ATTEMPTS = 2
 
 @dataclass
 class Listener:
-    """What is called as units are computed; every function may be replaced."""
+    """Functions that are called while units are computed; each of them may be replaced."""
 
     progress: Callable[[Unit, float, str], None] = lambda unit, share, what: None
     finished: Callable[[Unit], None] = lambda unit: None
@@ -39,7 +39,7 @@ class Outcome:
 
 
 def worker_count(workers: int | None) -> int:
-    """Return how many processes are meant: one per core where no number is given."""
+    """Return the number of processes; by default, one per core."""
     return (os.cpu_count() or 1) if workers is None else workers
 
 
@@ -52,14 +52,14 @@ def run_units(
     listener: Listener | None = None,
     keep: Callable[[Unit, Any], None] | None = None,
 ) -> Outcome:
-    """Compute all units. Whatever stops this, finished ones stay; results do not depend on the number of workers.
+    """Compute all units. Finished units are kept whatever stops this; results do not depend on the number of workers.
 
     Args:
-        units: what to compute; each key stands once.
-        folder: where results are written, by the tasks or by `keep`; a disk that is full stops everything in one line.
-        workers: processes at work at the same time; 0: this process computes all, one unit after another. Default: one
-            per core.
-        threads: of each process.
+        units: what to compute; keys must be unique.
+        folder: where results are written, by the tasks or by `keep`; a full disk stops everything with one line.
+        workers: how many processes compute at the same time; 0: this process computes all units, one after another.
+            Default: one per core.
+        threads: the number of threads of each process.
         listener: called as units are computed.
         keep: called in this process with each finished unit and its result, to write it down.
     """
@@ -74,7 +74,7 @@ def run_units(
 
 @contextmanager
 def keep_workers() -> Iterator[None]:
-    """Keep workers alive between calls of `run_units` in this block: what they have imported is imported once."""
+    """Keep workers alive between calls of `run_units` in this block, so that they import everything only once."""
     global _idle
     if _idle is not None:
         yield
@@ -83,8 +83,8 @@ def keep_workers() -> Iterator[None]:
     try:
         yield
     finally:
-        kept, _idle = _idle, None
-        for worker in kept:
+        idle, _idle = _idle, None
+        for worker in idle:
             worker.end()
 
 
@@ -94,7 +94,7 @@ _idle: list[_Worker] | None = None
 
 @dataclass
 class _Run:
-    """The state of one call: which units wait, how often each was tried, and what came of them."""
+    """The state of one call: which units wait, how often each was tried, and how they ended."""
 
     waiting: list[Unit]
     folder: Path
@@ -123,7 +123,7 @@ class _Run:
                 kind, value = "disk", f"{fault.strerror or fault}"
         if kind == "disk":
             raise InputError(
-                f"{self.folder}: cannot be written ({value}); what is finished is kept: make room or name another "
+                f"{self.folder}: cannot be written ({value}); finished results are kept: make room or name another "
                 "directory with --out, and run the same command again"
             )
         self.outcome.results[unit.key] = value
@@ -138,38 +138,38 @@ def _in_this_process(run: _Run) -> None:
 
 
 def _in_workers(run: _Run, count: int) -> None:
-    heard: _Heard = queue.SimpleQueue()
-    staff = [_hired(run.threads, heard) for _ in range(count)]
+    messages: _Messages = queue.SimpleQueue()
+    workers = [_idle_or_new_worker(run.threads, messages) for _ in range(count)]
     try:
-        for worker in staff:
-            _next(run, worker, staff)
-        while any(worker.unit for worker in staff):
-            worker, message = heard.get()
-            if worker not in staff or worker.unit is None:
+        for worker in workers:
+            _next(run, worker, workers)
+        while any(worker.unit for worker in workers):
+            worker, message = messages.get()
+            if worker not in workers or worker.unit is None:
                 continue
             if message is None:
                 _after_death(run, worker)
-                index = staff.index(worker)
-                staff[index] = _Worker(run.threads, heard)
-                _next(run, staff[index], staff)
+                index = workers.index(worker)
+                workers[index] = _Worker(run.threads, messages)
+                _next(run, workers[index], workers)
                 continue
             kind, value = message
             if kind in ("progress", "warning"):
                 run.report(worker.unit, kind, value)
             else:
                 run.end(worker.unit, kind, value)
-                _next(run, worker, staff)
+                _next(run, worker, workers)
     finally:
-        for worker in staff:
+        for worker in workers:
             _dismiss(worker)
 
 
-def _next(run: _Run, worker: _Worker, staff: Sequence[_Worker]) -> None:
-    """Hand over a unit: one whose set-up this worker has, else one whose set-up no other has, else the first."""
+def _next(run: _Run, worker: _Worker, workers: Sequence[_Worker]) -> None:
+    """Give a worker its next unit: one whose set-up it has, else one whose set-up no other has, else the first."""
     worker.unit = None
     if not run.waiting:
         return
-    elsewhere = {other.shares for other in staff if other is not worker} - {""}
+    elsewhere = {other.shares for other in workers if other is not worker} - {""}
     fitting = [unit for unit in run.waiting if unit.shares and unit.shares == worker.shares]
     fitting += [unit for unit in run.waiting if unit.shares not in elsewhere]
     unit = (fitting or run.waiting)[0]
@@ -183,24 +183,24 @@ def _after_death(run: _Run, worker: _Worker) -> None:
     assert worker.unit is not None
     unit, code = worker.unit, worker.process.wait()
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    words = worker.last_words()
+    error = worker.last_error_line()
     worker.end()
     if run.attempts[unit.key] < ATTEMPTS:
         run.listener.warned(f"{unit}: its worker died ({how}); it is tried once more")
         run.waiting.insert(0, unit)
     else:
-        run.outcome.failed[unit.key] = f"its worker died {ATTEMPTS} times ({how}{f': {words}' if words else ''})"
+        run.outcome.failed[unit.key] = f"its worker died {ATTEMPTS} times ({how}{f': {error}' if error else ''})"
 
 
 class _Worker:
-    """One process, the thread that hears it, and the unit it is computing."""
+    """One process, the thread that reads its messages, and the unit it is computing."""
 
-    def __init__(self, threads: int, heard: _Heard) -> None:
+    def __init__(self, threads: int, messages: _Messages) -> None:
         self.unit: Unit | None = None
         self.shares = ""
         self.threads = threads
-        self.heard = heard
-        self.surroundings = _surroundings(threads)
+        self.messages = messages
+        self.inherited = _inherited(threads)
         self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "fedveil.studies.worker"],
@@ -212,19 +212,19 @@ class _Worker:
             env={**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))},
         )
         self._write([entry or os.getcwd() for entry in sys.path])
-        threading.Thread(target=self._hear, daemon=True).start()
+        threading.Thread(target=self._read_messages, daemon=True).start()
 
-    def _hear(self) -> None:
+    def _read_messages(self) -> None:
         assert self.process.stdout is not None
         with self.process.stdout as lines:
             for line in lines:
-                with suppress(ValueError):  # a line cut off by a death: the end of the stream says the rest
-                    self.heard.put((self, json.loads(line)))
+                with suppress(ValueError):  # a line that was cut off when the process died, which is reported below
+                    self.messages.put((self, json.loads(line)))
         self.process.wait()
-        self.heard.put((self, None))
+        self.messages.put((self, None))
 
     def take(self, unit: Unit) -> None:
-        """Compute a unit."""
+        """Send a unit to the process, which computes it."""
         self.unit, self.shares = unit, unit.shares
         self._write({"task": unit.task, "payload": unit.payload, "threads": self.threads})
 
@@ -234,9 +234,9 @@ class _Worker:
             self.process.stdin.write(json.dumps(value) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            self.heard.put((self, None))  # it has died, perhaps before anybody listened
+            self.messages.put((self, None))  # it has died, perhaps before anybody listened
 
-    def last_words(self) -> str:
+    def last_error_line(self) -> str:
         """Return the last line of what it wrote to stderr."""
         self.errors.seek(0)
         lines = self.errors.read().decode(errors="replace").strip().splitlines()
@@ -252,28 +252,28 @@ class _Worker:
                     stream.close()
 
 
-_Heard = queue.SimpleQueue[tuple[_Worker, list[Any] | None]]
-"""What workers say; None: the worker has died."""
+_Messages = queue.SimpleQueue[tuple[_Worker, list[Any] | None]]
+"""Messages from workers; None: the worker has died."""
 
 
-def _surroundings(threads: int) -> tuple[Any, ...]:
-    """Return what a process takes over when it starts: a kept worker serves only those for whom all of it is equal."""
+def _inherited(threads: int) -> tuple[Any, ...]:
+    """Return what a process inherits when it starts; an idle worker is used again only if all of it is unchanged."""
     variables = sorted((name, value) for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST")
     return threads, tuple(sys.path), os.getcwd(), tuple(variables)
 
 
-def _hired(threads: int, heard: _Heard) -> _Worker:
-    """Return a kept worker that fits, or a new one."""
+def _idle_or_new_worker(threads: int, messages: _Messages) -> _Worker:
+    """Return an idle worker that inherited the same, or a new one."""
     for worker in _idle or []:
-        if worker.surroundings == _surroundings(threads) and worker.process.poll() is None:
+        if worker.inherited == _inherited(threads) and worker.process.poll() is None:
             _idle.remove(worker)  # type: ignore[union-attr]
-            worker.heard = heard
+            worker.messages = messages
             return worker
-    return _Worker(threads, heard)
+    return _Worker(threads, messages)
 
 
 def _dismiss(worker: _Worker) -> None:
-    """End a worker, or keep it inside `keep_workers` if it has nothing to do."""
+    """End a worker or, inside `keep_workers`, keep it if it is idle."""
     if _idle is None or worker.unit is not None or worker.process.poll() is not None:
         worker.end()
         return

@@ -1,4 +1,4 @@
-"""A study run from start to finish, or from where it stopped."""
+"""Run a study from start to finish, or continue it where it stopped."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def run_study(
 
     Args:
         plan: a checked study.
-        folder: its directory; refused where it holds anything but this study.
-        workers: processes at work at the same time; 0: this process computes all cells; None: one process per core.
-            Results do not depend on it.
+        folder: its directory; refused if it holds anything but this study.
+        workers: how many processes compute at the same time; 0: this process computes all cells; None: one process per
+            core. Results do not depend on it.
         fresh: discard the directory's results first.
         command: what a person types to repeat this.
         listener: called as cells are computed.
-        cells: these in place of all (a search for a strength has cells of its own).
+        cells: the cells to compute instead of all that are planned (a search for a strength adds cells).
     """
     listener = listener or Listener()
     store = Store(folder)
@@ -94,6 +94,6 @@ def cell_unit(study: Study, method: Method, cell: Cell, folder: Path) -> Unit:
 
 
 def _shortened(warnings: list[str]) -> list[str]:
-    """Return the first three, and how many there are beside them."""
+    """Return the first three warnings, and how many others there are."""
     more = len(warnings) - 3
     return warnings[:3] + ([f"… and {more} more cells of other code"] if more > 0 else [])

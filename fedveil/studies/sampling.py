@@ -1,4 +1,4 @@
-"""A few test people kept to be looked at: what they released, their raw inputs, and their attributes."""
+"""A sample of test people, stored for inspection: what they released, their raw inputs, and their attributes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def sampled_releases(study: Study, run: Run, releases: Releases) -> Arrays:
 
 
 def sampled_inputs(study: Study, run: Run) -> Arrays:
-    """Return the raw inputs of the same people, the first 2,000 of each, with their attributes."""
+    """Return the raw inputs of the same people (the first 2,000 values of each) with their attributes."""
     people = _sampled(run)
     data = run.federation.data
     x = data.x[data.rows(Split.TEST)[people]]
@@ -35,7 +35,7 @@ def sampled_inputs(study: Study, run: Run) -> Arrays:
 
 
 def _sampled(run: Run) -> IntArray:
-    """Return which of the test people are kept: the same in every cell of a seed."""
+    """Return which of the test people are sampled: the same in every cell with the same seed."""
     count = len(run.federation.data.rows(Split.TEST))
     generator = numpy_generator(run.federation.seed, "sample of people")
     return np.sort(generator.choice(count, min(SAMPLED_PEOPLE, count), replace=False))

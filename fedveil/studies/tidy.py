@@ -1,4 +1,4 @@
-"""Results as one tidy table: a line per cell, task, attribute and attacker; CSV and Parquet."""
+"""Results as one tidy table, in CSV and Parquet: a line per cell, task, attribute and attacker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Line = dict[str, str | float | bool | None]
 
 
 def tidy(results: StudyResults) -> pd.DataFrame:
-    """Return the figures of all finished cells as one table; every attacker of the panel has its line."""
+    """Return the figures of all finished cells as one table; every attacker of the panel has a line of its own."""
     return pd.DataFrame([line for cell in results.cells for line in _lines(results.name, cell)])
 
 
@@ -73,7 +73,7 @@ def _leakage(attacker: AttackerFigures) -> Line:
 
 
 def _spent(result: CellFigures) -> Line:
-    """Return the ε and δ of noise on updates: infinite where nothing was clipped, empty where there is no noise."""
+    """Return the ε and δ of noise on updates: infinite if nothing was clipped, NaN if there is no noise."""
     spent = most_spent([result.spent])
     if spent is None:
         return {"update_epsilon": math.nan, "update_delta": math.nan}

@@ -1,9 +1,9 @@
-"""The strength that reaches a target leakage, by bisection on validation figures; test figures only at the end.
+"""Search for the strength that reaches a target leakage, by bisection on validation figures.
 
 Symbols: s a method's strength, ℓ(s) the strongest attacker's balanced accuracy on validation people, averaged over
-seeds. The search assumes that ℓ moves in one direction over the range of the study's strengths; where it does not, the
-answer is still a point that was tried, but maybe not the best one. A target is called unreachable only after every
-strength that the study lists has been tried.
+seeds. Test figures are only reported. The search assumes that ℓ is monotone over the range of the study's strengths; if
+it is not, the answer is still a strength that was tried, but maybe not the best one. A target is called unreachable
+only after every strength that the study lists has been tried.
 """
 
 from __future__ import annotations
@@ -66,21 +66,21 @@ class Search:
     def wanted(self) -> float | None:
         """Return the next strength to try; None when the search is over.
 
-        The ends come first. Where none that was tried reaches the target, the study's other strengths are tried before
-        it is called unreachable. A strength that failed is left out.
+        The ends of the range come first. If no strength tried reaches the target, the study's other strengths are tried
+        before the target is called unreachable. A strength that failed is left out.
         """
         strengths = sorted(self.method.strengths or [])
         rest = [strength for strength in strengths if strength not in self.tried and strength not in self.failed]
         if ends := [end for end in (strengths[0], strengths[-1]) if end in rest]:
             return ends[0]
         tried = [self.tried[strength] for strength in sorted(self.tried)]
-        for here, there in pairwise(tried):
-            safe = min(here.validation_leakage, there.validation_leakage)
-            if safe <= self.target < max(here.validation_leakage, there.validation_leakage):
+        for lower, upper in pairwise(tried):
+            safe = min(lower.validation_leakage, upper.validation_leakage)
+            if safe <= self.target < max(lower.validation_leakage, upper.validation_leakage):
                 if self.target - safe <= self.tolerance:
                     return None
                 bisections = sum(strength not in strengths for strength in (*self.tried, *self.failed))
-                return self._between(here.strength, there.strength) if bisections < self.steps else None
+                return self._between(lower.strength, upper.strength) if bisections < self.steps else None
         reached = any(point.validation_leakage <= self.target for point in tried)
         return rest[0] if rest and not reached else None
 
@@ -92,7 +92,7 @@ class Search:
 
     @property
     def answer(self) -> tuple[str, Tried] | None:
-        """Return "reached" with the most useful safe strength, or "unreachable" with the nearest to the target."""
+        """Return "reached" and the most useful strength within the target, or "unreachable" and the nearest one."""
         if not self.tried:
             return None
         safe = [point for point in self.tried.values() if point.validation_leakage <= self.target]
@@ -102,7 +102,7 @@ class Search:
 
     @property
     def why(self) -> str | None:
-        """Say which strengths could not be computed; None where all could."""
+        """Say which strengths could not be computed, and why; None if all could."""
         return "; ".join(f"strength {strength:g}: {why}" for strength, why in self.failed.items()) or None
 
     def as_dict(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def tune(
     command: str = "",
     listener: Callable[[int], Listener] | None = None,
 ) -> list[Search]:
-    """Search all methods that have strengths (or one), side by side; every strength tried is a cell that stays."""
+    """Search all methods that have strengths (or one of them) in parallel; the cells of every strength tried stay."""
     attribute = attribute or _only(plan.study.asked, "attribute")
     task = task or plan.study.all_tasks[0]
     if attribute not in plan.study.asked or task not in plan.study.all_tasks:

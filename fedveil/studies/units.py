@@ -1,4 +1,4 @@
-"""Units of work: a function, named by its module, that turns JSON values into a JSON result in whatever process.
+"""Units of work: a function, named by its module, that turns JSON values into a JSON result in any process.
 
 A study's cells and the papers' measurements are units; `fedveil.studies.runner` deals them to processes.
 """
@@ -31,11 +31,11 @@ class Unit:
     Attributes:
         key: identifies it among the units of a run.
         task: the function, as "package.module:function". It is called as `function(payload, report)` and returns a
-            JSON value, or None where it has written its result to files.
+            JSON value, or None if it has written its result to files.
         payload: JSON values.
         name: what people read while it is computed; default: the key.
         shares: units with the same value share a set-up that the task's module caches in its process, so one worker
-            computes them one after another where it can. Empty: nothing is shared.
+            computes them one after another if possible. Empty: nothing is shared.
     """
 
     key: str
@@ -66,7 +66,7 @@ class Report:
 def compute(task: str, payload: Mapping[str, Any], threads: int, report: Report) -> tuple[str, Any]:
     """Call a task and return how it ended: ("done", result), ("failed", why) or, if a disk is full, ("disk", why).
 
-    The result is the same in every process: JSON values, with null for a figure that is no number.
+    The result is the same in every process: JSON values, with null for a figure that is not a number.
     """
     try:
         module, _, name = task.partition(":")
@@ -78,7 +78,7 @@ def compute(task: str, payload: Mapping[str, Any], threads: int, report: Report)
         return "failed", str(fault)
     except OSError as fault:
         why = f"{fault.strerror or fault}{f': {fault.filename}' if fault.filename else ''}"
-        # Some libraries report a full disk in words, without a number; a lock that is not released is no disk.
+        # Some libraries report a full disk without an error number; a timeout of a lock has no number either.
         full = fault.errno in NO_ROOM or (fault.errno is None and not isinstance(fault, TimeoutError))
         return "disk" if full else "failed", why
     except Exception as fault:
@@ -88,7 +88,7 @@ def compute(task: str, payload: Mapping[str, Any], threads: int, report: Report)
 
 @contextmanager
 def limited(threads: int) -> Iterator[None]:
-    """Let numerical libraries use so many threads in this block: the last bits of sums depend on the number."""
+    """Let numerical libraries use this many threads in this block: the last bits of sums depend on the number."""
     from threadpoolctl import threadpool_limits
 
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}

@@ -1,6 +1,6 @@
-"""A worker process: reads units from stdin, a JSON line each, and reports on stdout how they go.
+"""A worker process: it reads units from stdin, one JSON line each, and reports their progress and results on stdout.
 
-It is a plain child process: no code travels, only values. It imports what a task's module needs, once, and serves many
+It is a plain child process: it receives only values, never code. It imports a task's module once and computes many
 units. When its parent ends, stdin ends, and so does the worker.
 """
 
@@ -21,10 +21,10 @@ def main() -> None:
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print must not look like our lines
     sys.path[:] = json.loads(sys.stdin.readline() or "[]") or sys.path
-    speaking = threading.Lock()
+    write_lock = threading.Lock()
 
     def send(kind: str, value: Any) -> None:
-        with speaking:
+        with write_lock:
             channel.write(json.dumps([kind, value]) + "\n")
             channel.flush()
 

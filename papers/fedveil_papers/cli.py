@@ -1,4 +1,4 @@
-"""`fedveil reproduce`: a table or figure of a paper, its figures beside ours."""
+"""`fedveil reproduce`: a table or figure of a paper, with the paper's figures beside ours."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def reproduce(
     list_all: Annotated[bool, typer.Option("--list", help="Name all presets.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Run a preset, and set the paper's figures beside ours."""
+    """Run a preset, and show the paper's figures beside ours."""
     from fedveil.studies.runner import keep_workers
     from fedveil_papers.preset import available, read_preset
 
@@ -71,7 +71,7 @@ def reproduce(
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What a preset came to: the object of reproduced.json and `--json`, and what could not be computed."""
+    """A preset's results: the object in reproduced.json and `--json`, and what could not be computed."""
 
     values: dict[str, Any]
     failed: dict[str, str]
@@ -89,14 +89,14 @@ def reproduce_preset(
 ) -> Reproduced:
     """Run a preset, print and draw its results, and write them to reproduced.json.
 
-    Whatever the preset is, its results are one object: `preset`, `scale`, `complete`, `rows` (see `rows.Row`), and
-    `shows`: what else the experiment, or the table or figure made of studies, has to show.
+    The results of every preset are one object: `preset`, `scale`, `complete`, `rows` (see `rows.Row`), and `shows`,
+    which is what the experiment, or the table or figure made of studies, shows beyond the rows.
     """
     run = _run_studies if preset.experiment is None else _run_experiment
     rows, shows, failed = run(preset, folder, console, workers=workers, fresh=fresh, command=command)
     values = {"preset": preset.name, "scale": scale, "complete": not failed, "rows": rows, "shows": shows}
     if failed:
-        console.print("Not all is shown: something failed, and the same command tries it again.", markup=False)
+        console.print("The results are incomplete: something failed; the same command tries it again.", markup=False)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "reproduced.json", encoder.dumps(plain(values)))
     console.print(f"Results: {folder}", markup=False)
@@ -162,22 +162,22 @@ def _measured(preset: Preset, folder: Path, console: Console, workers: int | Non
     lacking = len(missing(parts, folder, fresh=fresh))
     if lacking:
         preset.experiment.locate_data()
-    kept = f", {total - lacking} measured already" if lacking < total else ""
-    console.print(f"{preset.name}: {total} parts{kept}, results in {folder}", markup=False)
+    finished = f", {total - lacking} measured already" if lacking < total else ""
+    console.print(f"{preset.name}: {total} parts{finished}, results in {folder}", markup=False)
     try:
         with shown_progress(console, lacking, "parts") as listener:
             return measure(parts, folder, workers=workers, fresh=fresh, listener=listener)
     except KeyboardInterrupt:
         done = total - len(missing(parts, folder))
         raise InterruptedWork(
-            f"interrupted; {done} of {total} parts are measured, and the same command goes on"
+            f"interrupted; {done} of {total} parts are measured, and the same command continues"
         ) from None
 
 
 def lay_out(
     display: Display[Results], results: Results, folder: Path, preset_name: str, console: Console
 ) -> dict[str, Any]:
-    """Print results, draw them where matplotlib is installed, and return them as JSON with the picture's name."""
+    """Print results, draw them if matplotlib is installed, and return them as JSON with the picture's name."""
     from fedveil_papers.drawing import WITHOUT, write_png
 
     for table in display.tables(results):

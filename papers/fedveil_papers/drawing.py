@@ -1,4 +1,4 @@
-"""A picture of results as PNG, where matplotlib is installed."""
+"""A picture of results as PNG, if matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK: Any = {
 
 
 def write_png(display: Display[Results], results: Results, path: Path) -> bool:
-    """Draw results to a file; return False where matplotlib is not installed."""
+    """Draw results to a file; return False if matplotlib is not installed."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -39,7 +39,7 @@ def write_png(display: Display[Results], results: Results, path: Path) -> bool:
 
 
 def error_bars(figures: Sequence[Figure | None]) -> list[list[float]]:
-    """Return how far intervals reach below and above their figures, as matplotlib wants error bars; 0 without one.
+    """Return how far intervals reach below and above their figures, in matplotlib's form; 0 for a figure without one.
 
     >>> error_bars([Figure(0.5, 0.25, 1.0), Figure(0.5), None])
     [[0.25, 0.0, 0.0], [0.5, 0.0, 0.0]]

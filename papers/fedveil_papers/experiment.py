@@ -1,4 +1,4 @@
-"""Experiments: what a preset measures where studies do not suffice, part by part.
+"""Experiments: what a preset measures part by part if studies are not enough.
 
 An experiment lists its parts; `measure` computes those that its folder does not hold yet, in the same worker processes
 as a study's cells, and keeps each in `parts/<digest of its settings>.json`.
@@ -24,7 +24,7 @@ from fedveil_papers.rows import PaperFigures
 from fedveil_papers.shown import Display, Results
 
 FORMAT = 1
-"""To be raised when a change of the code makes the same settings give other figures: kept parts are then not read."""
+"""Increase this when a change of the code gives other figures for the same settings: stored parts are then not read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,13 +32,13 @@ class Part:
     """One measurement, which depends on no other.
 
     Attributes:
-        settings: all that its figures depend on, as JSON values: parts measured under the same settings are read.
+        settings: everything that its figures depend on, as JSON values: a part stored with the same settings is read.
         task: the function that measures it, as "package.module:function"; called as `function(payload, report)` in
             some process, it returns the figures as JSON values (see `fedveil.studies.units`).
         name: what people read while it is measured.
-        payload: what the function gets; default: the settings.
+        payload: what the function receives; default: the settings.
         shares: parts with the same value share a set-up that the task's module caches (`functools.lru_cache`).
-        reused: whether figures are kept and read again; times are not, for they belong to the run that took them.
+        reused: whether figures are stored and read again; times are not, since they belong to the run that took them.
     """
 
     settings: Mapping[str, Any]
@@ -66,17 +66,17 @@ class Part:
         return Unit(self.key, self.task, plain(payload), self.name, self.shares)
 
     def file(self, folder: Path) -> Path:
-        """Return where its figures are kept."""
+        """Return the file that stores its figures."""
         return folder / "parts" / f"{self.key}.json"
 
     def read(self, folder: Path) -> dict[str, Any] | None:
-        """Return its figures; None where the file is missing, damaged or of other settings."""
+        """Return its figures; None if the file is missing, damaged or has other settings."""
         try:
-            kept = json.loads(self.file(folder).read_text(encoding="utf-8"))
+            content = json.loads(self.file(folder).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        sound = isinstance(kept, dict) and isinstance(kept.get("figures"), dict)
-        return dict(kept["figures"]) if sound and kept.get("settings") == self.identity else None
+        sound = isinstance(content, dict) and isinstance(content.get("figures"), dict)
+        return dict(content["figures"]) if sound and content.get("settings") == self.identity else None
 
     def keep(self, folder: Path, figures: Mapping[str, Any]) -> None:
         """Write its figures."""
@@ -87,7 +87,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures by part, and by name why others could not be measured."""
+    """Figures by part, and for parts that could not be measured the reason, by name."""
 
     figures: dict[str, dict[str, Any]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -117,16 +117,18 @@ def measure(
 
     Args:
         parts: what to measure.
-        folder: where figures are kept.
-        workers: processes at the same time, of one thread each; 0: this process, which then uses one thread as well;
-            None: one per core. Figures do not depend on it.
+        folder: where figures are stored.
+        workers: how many processes compute at the same time, with one thread each; 0: only this process, also with one
+            thread; None: one per core. Figures do not depend on it.
         fresh: measure all parts, whatever the folder holds.
         listener: called as parts are measured.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; name a directory with --out")
     lacking = {part.key: part for part in missing(parts, folder, fresh=fresh)}
-    figures = {part.key: kept for part in parts if part.key not in lacking and (kept := part.read(folder)) is not None}
+    figures = {
+        part.key: stored for part in parts if part.key not in lacking and (stored := part.read(folder)) is not None
+    }
 
     def keep(unit: Unit, result: dict[str, Any]) -> None:
         if lacking[unit.key].reused:
@@ -144,22 +146,22 @@ def measure(
 
 
 class Experiment(Display[Results]):
-    """A measurement of its own kind: its settings are the fields of a frozen dataclass."""
+    """A kind of measurement; its settings are the fields of a frozen dataclass."""
 
     @abstractmethod
     def check(self) -> None:
-        """Refuse settings that cannot be run, before anything is."""
+        """Refuse settings that cannot be run, before anything is run."""
 
     def locate_data(self) -> None:
         """Find the data that parts read, or download it, before several processes need it; default: none is needed."""
 
     @abstractmethod
     def parts(self) -> list[Part]:
-        """Return all that is measured."""
+        """Return everything that is measured."""
 
     @abstractmethod
     def gather(self, measured: Measured, paper: PaperFigures) -> Results:
-        """Return the results, made of the figures of all parts, and the paper's."""
+        """Return the results, made of the figures of all parts and of the paper's figures."""
 
     def run(
         self,

@@ -63,11 +63,11 @@ def make_shown(settings: Any, where: str) -> Shown[Any]:
         part = PartSettings.model_validate({"kind": settings} if isinstance(settings, str) else settings)
     except ValidationError:
         raise InputError(f"{where}: {settings!r} is not allowed; name one of {', '.join(SHOWN)}") from None
-    kinds = {name: _load(home) if name == part.kind else Shown for name, home in SHOWN.items()}
+    kinds = {name: _load(path) if name == part.kind else Shown for name, path in SHOWN.items()}
     shown: Shown[Any] = parts.choose(kinds, part, where)
     return shown
 
 
-def _load(home: str) -> Any:
-    module, _, name = home.partition(":")
+def _load(path: str) -> Any:
+    module, _, name = path.partition(":")
     return getattr(import_module(f"fedveil_papers.{module}"), name)

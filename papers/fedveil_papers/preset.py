@@ -1,9 +1,9 @@
 """Presets: a table or figure of a paper (or a comparison of ours) as studies, or as an experiment.
 
-A preset is a YAML file in the folder `presets`: `study` (or `studies`); `scales`, the changes for quick and paper;
-`paper`, the figures that the paper prints, each with the row that it belongs to; and `shows`, the table or figure made
-of the studies where their rows alone do not show it. In place of studies it may have an `experiment`; the scales then
-change its settings.
+A preset is a YAML file in the folder `presets`, with these fields: `study` (or `studies`); `scales`, the changes for
+quick and paper; `paper`, the figures that the paper prints, each with the row that it belongs to; and `shows`, the
+table or figure to make of the studies if their rows are not enough. In place of studies it may have an `experiment`;
+the scales then change the experiment's settings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The shape of all results: one row per method, strength, task, attribute and attacker, whatever a preset measures."""
+"""The form of all results: one row per method, strength, task, attribute and attacker, whatever a preset measures."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from fedveil.studies.rows import Row as StudyRow
 
 PaperFigures = Sequence[Mapping[str, Any]]
-"""What a preset quotes from the paper: figures with the row that they belong to and their source, or notes."""
+"""What a preset quotes from the paper: figures, each with its row and its source, or notes."""
 
 IDENTITY = ("method", "strength", "task", "attribute", "attacker")
-"""The fields that say which row it is."""
+"""The fields that identify a row."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured number; `low` and `high` are its interval where it has one.
+    """A measured number; `low` and `high` are its interval, if it has one.
 
     >>> print(Figure(0.8123, 0.8, 0.8251), Figure(0.5))
     0.812 [0.800, 0.825] 0.500
@@ -34,7 +34,7 @@ class Figure:
 
     @classmethod
     def of(cls, value: Figure | Estimate | Mapping[str, Any] | float | None) -> Figure | None:
-        """Return a number, an estimate or its JSON as a figure; None where nothing was measured."""
+        """Return a number, an estimate or its JSON as a figure; None if nothing was measured."""
         if value is None or isinstance(value, Figure):
             return value
         if isinstance(value, Estimate):
@@ -66,15 +66,15 @@ Figures = Mapping[str, Figure | None]
 
 @dataclass(frozen=True)
 class Row:
-    """One result. What does not apply is None, or empty.
+    """One result. Fields that do not apply are None or empty.
 
     Attributes:
         method: the defence, or whatever else is compared.
-        strength: at which it was tried.
+        strength: the strength at which it was tried.
         task: what the model learns.
         attribute: what is hidden, and attacked.
         attacker: who attacks: "retrained" (on defended releases), "cotrained", "static" (on clean ones), …
-        seeds: of the runs that the figures are means of.
+        seeds: the seeds of the runs that the figures average.
         utility: how well the task is done, by measure.
         leakage: how well the attacker reads the attribute, by measure.
         paper: what the paper prints for this row, by source.
@@ -118,7 +118,7 @@ def _as_dict(figures: Figures | None) -> dict[str, Any] | None:
 
 
 def study_row(study: StudyRow, **more: Any) -> Row:
-    """Return a study's row in the common shape; what is no figure, and what studies add, stands in `more`."""
+    """Return a study's row in the common form; texts, and the fields that only studies have, go into `more`."""
     row = study.as_dict()
     names = (*IDENTITY, "seeds", "paper")
     measured = {part: {k: v for k, v in row[part].items() if not isinstance(v, str)} for part in ("utility", "leakage")}
@@ -133,12 +133,12 @@ def study_row(study: StudyRow, **more: Any) -> Row:
 
 
 def beside_paper(rows: Sequence[Row], paper: PaperFigures) -> list[Row]:
-    """Return the rows, each with what the paper prints for it; several sources stand beside each other."""
+    """Return the rows, each with what the paper prints for it, by source."""
     return [replace(row, paper=printed(paper, {name: getattr(row, name) for name in IDENTITY})) for row in rows]
 
 
 def printed(paper: PaperFigures, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return by source what the paper prints about something: entries that name no other value of these fields.
+    """Return, by source, what the paper prints about something: the entries whose fields do not differ from `about`.
 
     >>> printed([{"method": "a", "source": "Table 2", "mse": 3}, {"method": "b", "mse": 4}], {"method": "a"})
     {'Table 2': {'mse': 3}}

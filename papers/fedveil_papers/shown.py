@@ -1,4 +1,4 @@
-"""Results laid out: what every experiment, and every table or figure made of studies, can do with its results."""
+"""How results are laid out: what every experiment, and every table or figure made of studies, does with its results."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Display(ABC, Generic[Results]):
 
     @abstractmethod
     def notes(self, results: Results) -> list[str]:
-        """Say in words what the figures rest on, a line each."""
+        """Return lines that say what the figures are based on."""
 
     @abstractmethod
     def draw(self, results: Results, canvas: Any) -> None:
         """Draw the figures on an empty matplotlib figure."""
 
     def shows(self, results: Results) -> dict[str, Any]:
-        """Return what stands under `shows` in reproduced.json: the results as JSON values."""
+        """Return the value of `shows` in reproduced.json: the results as JSON values."""
         values = asdict(results) if is_dataclass(results) and not isinstance(results, type) else results
         shown: dict[str, Any] = plain({"kind": self.kind, **values})  # type: ignore[dict-item]
         return shown
@@ -72,7 +72,7 @@ class Shown(Display[Results]):
 
     @abstractmethod
     def gather(self, played: Sequence[Played], paper: PaperFigures) -> Results:
-        """Return the figures, the paper's beside them."""
+        """Return the figures, with the paper's beside them."""
 
     def rows(self, results: Results) -> list[Row]:
         """Return the rows that this adds to its studies' rows; usually none."""
@@ -80,7 +80,7 @@ class Shown(Display[Results]):
 
 
 def named_method(plan: Plan, name: str, shown: str) -> Method:
-    """Return a study's method by name, or say that what is shown needs it."""
+    """Return a study's method by name; if it is missing, the error says that what is shown needs it."""
     for method in plan.methods:
         if method.name == name:
             return method
@@ -102,6 +102,6 @@ def at(strength: float | None) -> str:
 
 
 def with_interval(figure: Figure | Estimate | Mapping[str, Any] | None, digits: int = 3) -> str:
-    """Return a figure with its interval; a dash where there is none."""
+    """Return a figure with its interval; a dash if there is none."""
     value = Figure.of(figure)
     return "–" if value is None else value.shown(digits)

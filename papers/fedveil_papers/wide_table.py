@@ -9,19 +9,19 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 
 _WIDEST_KEY = 26
-"""Texts of the key columns are broken into lines of this length where the table is divided."""
+"""If the table is divided, texts of the key columns are broken into lines of this length."""
 
 
 class WideTable(Table):
-    """A table that is divided where it does not fit: its columns follow below each other, the key columns repeated.
+    """A table that is divided if it is too wide: groups of columns follow below each other, each with the key columns.
 
     Rich would cut numbers off to fit all columns beside each other.
 
     Args:
-        title: above the table.
-        headings: of the columns.
+        title: the title above the table.
+        headings: the columns' headings.
         left: headings whose columns are aligned left; others are aligned right.
-        keys: how many columns, the first, say which row it is.
+        keys: how many of the first columns identify a row.
     """
 
     def __init__(self, title: str, headings: Sequence[str], left: Collection[str], keys: int = 1) -> None:
@@ -61,7 +61,7 @@ class WideTable(Table):
         return 1 + sum(self._least_width(index) + 3 for index in indices)  # a space on either side, and a border
 
     def _widths(self, indices: Sequence[int], width: int) -> list[int]:
-        """Return the columns' widths: what they must have, and what is left for headings in one line."""
+        """Return the columns' widths: the least that each needs, plus remaining space for headings in one line."""
         left, widths = width - self._total(indices), []
         for index in indices:
             least = self._least_width(index)

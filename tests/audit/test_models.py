@@ -142,7 +142,7 @@ def test_a_model_of_whole_numbers_refuses_other_numbers(kind: str, tmp_path: Pat
     path = SAVE[kind](network, tmp_path / f"model.{kind}", torch.zeros(2, 3, dtype=torch.int64))
     whole = np.arange(12).reshape(4, 3) % 5
     np.testing.assert_allclose(read_model(path).scores(whole.astype(np.float32)), of(network, whole), atol=1e-5)
-    with pytest.raises(InputError, match="takes int64 numbers, and row 2 of the data holds others"):
+    with pytest.raises(InputError, match="takes int64 numbers, but row 2 of the data holds other numbers"):
         read_model(path).scores(np.array([[0, 1, 2], [0, 1.5, 2]]))
     with pytest.raises(InputError, match=r"model.*(fails on the data|cannot score the data)"):
         read_model(path).scores(np.array([[0, 1, 7]]))

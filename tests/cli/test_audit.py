@@ -181,7 +181,7 @@ def test_bad_input_gets_one_clear_line(run, folder, case):
         (["--classes", "0,2"], "value '1' of 'y' is not among --classes"),
         (["--group", "persn"], "did you mean 'person'"),
         (["--out", "."], "is a directory"),
-        (["--out", "nowhere/page.html"], "no directory"),
+        (["--out", "nowhere/page.html"], "does not exist; create it first"),
         (["--out", "outputs.csv"], "is the file to be audited"),
         (["--sensitive", "s"], "twice"),
         (["--bins", "1", "--sensitive", "p"], "bins"),
@@ -218,5 +218,5 @@ def test_the_page_needs_no_network_and_escapes_everything(run, folder):
     assert "&lt;script&gt;s&lt;/script&gt;" in page
     assert not re.search(r"https?://|url\(|@import", page)
     assert page.index("CURIOUS") < page.index("What the scores say") < page.index("How it was run")
-    for heading in ("How certain the outputs are", "balanced accuracy", "limit, 0.0", "no proof of innocence"):
+    for heading in ("How certain the outputs are", "balanced accuracy", "limit, 0.0", "do not prove innocence"):
         assert heading in page

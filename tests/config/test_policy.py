@@ -139,7 +139,7 @@ BAD = REPLACED | {
     '[hide]\nsex = 1.0\n[zoo]\nsex = "sex.safetensors"': "zoo: recommended does not use it; leave [zoo] out",
     'shield = {kind = "dp-gausian"}': "shield.kind: shield 'dp-gausian' is not known: did you mean 'dp-gaussian'?",
     'shield = {kind = "dp-gaussian", sigm = 1.0}': "shield: unknown setting 'sigm': did you mean 'sigma'?",
-    'shield = {kind = "dp-gaussian", sigma = "1"}': "shield.sigma: '1' is a text and should be a number",
+    'shield = {kind = "dp-gaussian", sigma = "1"}': "shield.sigma: '1' is text and should be a number",
     'shield = {kind = "dp-gaussian", sigma = [1]}': "shield.sigma: [1] is not allowed",
     'shield = {kind = "dp-gaussian", sigma = 1, place = "here"}': "shield.place: 'here' is not allowed",
     'shield = {kind = "dp-gaussian", sigma = -1}': "sigma must be above 0",

@@ -82,5 +82,7 @@ def test_shadows_of_one_group_or_one_record_each_are_drawn_in_the_number_asked_f
 def test_devices_that_are_all_alike_are_refused_before_anything_is_trained() -> None:
     study = {**STUDY, "federation": {"devices": 60, "rounds": 2}}
     study["data"] = {**DATA, "options": {**OPTIONS, "prior": 0.85, "bits": 0.3}}
-    with pytest.raises(InputError, match=r"attacks.view: every device holds '.*' of 'u' most often.*by: u}"):
+    with pytest.raises(
+        InputError, match=r"attacks.view: the most frequent value of 'u' is '.*' at every device.*by: u}"
+    ):
         checked(make_study(study))

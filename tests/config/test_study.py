@@ -52,7 +52,7 @@ def refused(key: str, value: Any) -> str:
         ("methods.none.strengths", [1], "vary game.strength, but undefended has no such setting"),
         ("methods.channel.varies", "shield.sgima", "did you mean 'sigma'?"),
         ("methods.channel.varies", "sigma", "write game.<setting> or shield.<setting>"),
-        ("methods.none.varies", "game.width", "there are no strengths"),
+        ("methods.none.varies", "game.width", "the method has no strengths"),
         ("methods.adversarial.varies", "shield.sigma", "the method has none"),
         ("methods.channel.at", {0.7: {"shield.radius": 2}}, "methods.channel.at.0.7: 0.7 is not among"),
         ("methods.channel.at", {0.5: {"shield.sigma": 2}}, "other than the one that varies"),
@@ -76,22 +76,18 @@ def refused(key: str, value: Any) -> str:
         ("data.source", "adlut", "did you mean 'adult'?"),
         ("data.sensitive", ["v"], "v"),
         ("data.options", {"m": 3}, "synthetic: no option 'm'"),
-        ("tasks", ["z"], "tasks: 'z' is no label"),
+        ("tasks", ["z"], "tasks: 'z' is not a label"),
         ("attacks.panel", ["logistik"], "did you mean 'logistic'?"),
-        ("attacks.attributes", ["w"], "attacks.attributes: 'w' is no sensitive attribute"),
+        ("attacks.attributes", ["w"], "attacks.attributes: 'w' is not a sensitive attribute"),
         ("attacks.view", "reps", "attacks.view: 'reps' is not allowed; it should be 'representations'"),
         ("attacks", {"view": "updates"}, "attacks.rounds: a view of updates needs recorded rounds"),
         (
             "attacks",
             {"view": "updates", "rounds": [1]},
-            "attacks.shadows: 60 validation records fill 0 devices of 105 records, as the federation's are",
+            "attacks.shadows: 60 validation records fill 0 devices of 105 records (the federation's average)",
         ),
         ("attacks", {"view": "updates", "rounds": [1], "shadows": 61}, "attacks.shadows: 61 shadow devices for 60"),
-        (
-            "attacks",
-            {"view": "updates", "rounds": [1], "shadows": 2},
-            "attacks.shadows: of 2 shadow devices fewer than 2",
-        ),
+        ("attacks", {"view": "updates", "rounds": [1], "shadows": 2}, "at fewer than 2 of 2 shadow devices"),
         ("attacks", {"view": "updates", "rounds": [9], "shadows": 3}, "round 9 is never played"),
         ("federation.partition", "dirichlet", "federation.partition: setting 'alpha' is missing"),
         ("federation.aggregation", "krumm", "did you mean 'krum'?"),
@@ -112,7 +108,7 @@ def test_a_lambda_outside_0_and_1_is_refused_by_name(strength: float) -> None:
 
 
 def test_a_missing_field_is_named_with_what_it_is_for() -> None:
-    with pytest.raises(InputError, match="field 'data' is missing; it says: What the devices hold"):
+    with pytest.raises(InputError, match="field 'data' is missing; it means: What the devices hold"):
         make_study({key: value for key, value in TINY.items() if key != "data"})
 
 

@@ -33,8 +33,8 @@ def test_a_node_that_joins_late_and_one_that_leaves(tmp_path: Path) -> None:
 
     run.play(3, callbacks=[after_round])
     assert [record.devices for record in run.history] == [2, 3, 2]
-    assert "device 0 is gone" in lines
-    assert "device 2 is here" in lines
+    assert "device 0 has disconnected" in lines
+    assert "device 2 is connected" in lines
 
 
 def test_a_node_that_does_not_answer_is_left_out(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_restarted_machine_takes_its_device_back(tmp_path: Path) -> None:
 
     run.play(3, callbacks=[after_round])
     assert [record.silent for record in run.history] == [0, 1, 0]
-    assert lines.count("device 0 is here") == 2
+    assert lines.count("device 0 is connected") == 2
 
 
 def test_a_node_that_cannot_name_its_device_reports_why(tmp_path: Path) -> None:

@@ -187,9 +187,9 @@ def test_run_configs_name_a_cell(tmp_path: Path) -> None:
     assert Setup.read(path, {"strength": 2.0, "seed": 3}).seed == 3
     with pytest.raises(InputError, match=r"no method 'methud'.*method"):
         Setup.read(path, {"method": "methud"})
-    with pytest.raises(InputError, match=r"0\.001 is none of the study's for 'method': 0\.5, 2"):
+    with pytest.raises(InputError, match=r"0\.001 is not one of the study's strengths for 'method': 0\.5, 2"):
         Setup.read(path, {"strength": 0.001})
-    with pytest.raises(InputError, match=r"0\.5 is none of the study's for 'method': none"):
+    with pytest.raises(InputError, match=r"0\.5 is not one of the study's strengths for 'method': none"):
         Setup.read(study_file(tmp_path, GAMES["adversarial"]), {"strength": 0.5})
 
 

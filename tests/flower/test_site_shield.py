@@ -39,12 +39,12 @@ def test_defaults_are_strict(tmp_path: Path) -> None:
 
 SIMPLE = 'shield = {kind = "quantise"}\n'
 BAD = {
-    "[hide]\nsex = 1.0": "recommended changes records before training, and a mod sees the update alone; name one that "
-    "works on updates: dp-gaussian, dp-laplace,",
+    "[hide]\nsex = 1.0": "recommended changes records before training, but a mod sees only the update; name a shield "
+    "that works on updates: dp-gaussian, dp-laplace,",
     'shield = "hardened"\n[hide]\nsex = 1.0': "recommended changes records before training",
     'shield = ["quantise", "recommended"]\n[hide]\nsex = 1.0': "recommended changes records before training",
     'shield = {kind = "dp-gausian"}': "shield.kind: shield 'dp-gausian' is not known: did you mean 'dp-gaussian'?",
-    'shield = {kind = "dp-gaussian", sigma = "1"}': "shield.sigma: '1' is a text and should be a number",
+    'shield = {kind = "dp-gaussian", sigma = "1"}': "shield.sigma: '1' is text and should be a number",
     'shield = {kind = "dp-gaussian", sigma = 1, place = "input"}': "belongs where the app loads its data",
     'shield = {kind = "dp-laplace", scale = 1, place = "representation"}': "belongs where those leave",
     'shield = [{kind = "quantise"}, {kind = "dp-gaussian", sigma = 1, place = "input"}]': "loads its data",
@@ -119,11 +119,11 @@ def test_a_site_must_name_its_value(tmp_path: Path) -> None:
         ({"hidden": "race", "zoo": "race", "own": "race"}, "zoo.race: is a zoo for 'sex'; name the one for 'race'"),
         ({"zoo": "sexx"}, "zoo.sexx: is not hidden by this policy: did you mean 'sex'?"),
         ({"own": "sexx"}, "own.sexx: is not hidden by this policy: did you mean 'sex'?"),
-        ({"value": "other"}, "own.sex: 'other' is no value of it; its zoo knows: f, m"),
+        ({"value": "other"}, "own.sex: 'other' is not a value of sex; its zoo has: f, m"),
         ({"file": "none.safetensors"}, "zoo.sex: "),
         ({"file": "policy.toml"}, "zoo.sex: "),
         ({"more": ", step = 3"}, "shield: unknown setting 'step'"),
-        ({"more": ', iterations = "many"'}, "shield.iterations: 'many' is a text"),
+        ({"more": ', iterations = "many"'}, "shield.iterations: 'many' is text"),
         ({"more": ", iterations = 0"}, "iterations is a whole number of at least 1"),
         ({"more": ', zoos = ["sex.safetensors"]'}, "shield.zoos: belongs in the table [zoo]"),
         ({"more": ", levels = {sex = 1.0}"}, "shield.levels: belongs in the table [hide]"),

@@ -56,7 +56,7 @@ def sentences(results: StudyResults, attribute: str = "sex") -> dict[str, str]:
 def test_the_bound_stated_is_the_one_for_a_server_that_knows_the_sender(tmp_path: Path) -> None:
     results = study(tmp_path)
     sentence = sentences(results)["rate"]
-    assert "coded tells at most 0.83 bits about sex, also to a server that knows the sender" in sentence
+    assert "coded reveals at most 0.83 bits about sex, even to a server that knows the sender" in sentence
     assert "by Fano's inequality only excludes accuracies above 0.93: bits say little about accuracy." in sentence
     assert "0.11" not in sentence
     assert "Corollary 1" in sentence
@@ -68,13 +68,13 @@ def test_the_bound_stated_is_the_one_for_a_server_that_knows_the_sender(tmp_path
 
 def test_the_assumption_that_people_come_at_random_is_stated_only_where_it_is_made(tmp_path: Path) -> None:
     assumed, general = (sentences(study(tmp_path / str(dealt), dealt=dealt))["rate"] for dealt in (True, False))
-    assert "a server that knows the sender (if people come to senders at random" in assumed
+    assert "a server that knows the sender (if people are dealt to senders at random" in assumed
     assert "at random" not in general
 
 
 def test_without_a_certificate_only_corollary_1_is_mentioned_and_without_a_rate_game_nothing(tmp_path: Path) -> None:
     sentence = sentences(study(tmp_path / "a"), "race")["rate"]
-    assert sentence.endswith("no defence included.")
+    assert sentence.endswith("not even one without any defence.")
     assert "rate" not in sentences(study(tmp_path / "b", playing=False), "race")
     assert "Corollary 1" in sentences(study(tmp_path / "c", playing=False))["rate"]
 

@@ -40,7 +40,7 @@ def data(**options: Any) -> dict[str, Any]:
         ({"methods": [{"name": "drop-columns-plus", "game": "undefended"}]}, "belong to the baseline"),
         (
             {"methods": FEDAVG, "tasks": ["u", "y"], "attacks": {**TINY["attacks"], "view": "outputs"}},
-            "tasks: 'u' needs representations to learn from",
+            "tasks: 'u' has to be learned from representations",
         ),
         (
             {
@@ -48,7 +48,7 @@ def data(**options: Any) -> dict[str, Any]:
                 "tasks": ["y", "u"],
                 "attacks": {**TINY["attacks"], "view": "updates", "rounds": [1], "shadows": 5},
             },
-            "tasks: 'u' needs representations to learn from",
+            "tasks: 'u' has to be learned from representations",
         ),
     ],
 )
@@ -87,7 +87,7 @@ def test_another_order_of_seeds_is_the_same_study_and_other_records_are_not(tmp_
     study_file = tmp_path / "study.json"
     digest = checked(study(seeds=[0])).digest
     study_file.write_text(study_file.read_text().replace(digest, "0" * len(digest)))
-    with pytest.raises(InputError, match="the data's records are others"):
+    with pytest.raises(InputError, match="the records of its data are different"):
         store.check(checked(study(seeds=[1, 0])))
 
 

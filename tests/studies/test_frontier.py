@@ -361,10 +361,11 @@ def test_the_sentences_state_the_figures():
         "On the front, chosen on validation: drop-columns (1 of 2 points), a (1 of 2 points).",
         "a does not beat drop-columns at matched leakage: the difference in utility is -0.019 [-0.019, -0.019], "
         "averaged over leakages 0.600 to 0.750.",
-        "Validation showed the front better than the test does by 0.000 [0.000, 0.000] of utility and "
-        "0.000 [0.000, 0.000] of leakage, on average; below 0 it showed it worse.",
-        "The task label by itself gives the attribute away at 0.620 [0.600, 0.640]: whatever allows the task to be "
-        "done without error leaks at least that. Points on the front that leak less, and so cannot: 1 of 2.",
+        "On average, the front looked better on validation than on the test by 0.000 [0.000, 0.000] of utility and "
+        "0.000 [0.000, 0.000] of leakage; a figure below 0 means that it looked worse.",
+        "The task label by itself reveals the attribute with balanced accuracy 0.620 [0.600, 0.640]: releases that "
+        "allow the task to be done without error leak at least that much. Points on the front that leak less, and so "
+        "do not allow this: 1 of 2.",
     ]
     assert len(frontier(*base, floor=None).in_words()) == 2
 

@@ -163,7 +163,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
     assert process.returncode == 130
     assert len(errors.splitlines()) == 1
     assert errors.startswith("fedveil: interrupted; ")
-    assert "of 4 cells are finished, and the same command goes on" in errors
+    assert "of 4 cells are finished, and the same command continues the study" in errors
     assert fedveil_here("run", write_study(), "--out", tmp_path / "out").returncode == 0
     assert snapshot(tmp_path / "out") == snapshot(undisturbed)
 
@@ -175,7 +175,7 @@ def test_a_second_run_on_one_directory_is_refused(write_study: Write, tmp_path: 
     study = write_study()
     out.mkdir()
     with FileLock(out / ".lock"):
-        one_line(fedveil_here("run", study, "--out", out), "another run is at work here")
+        one_line(fedveil_here("run", study, "--out", out), "another run is writing here")
 
 
 def test_a_directory_of_another_study_is_refused_with_what_differs(
@@ -198,7 +198,7 @@ def test_a_directory_of_another_study_is_refused_with_what_differs(
     (out / "study.json").write_text("{")
     one_line(fedveil_here("run", study, "--out", out), "study.json: is damaged")
     (out / "study.json").write_text(json.dumps({**facts, "data": "0"}))
-    one_line(fedveil_here("run", study, "--out", out), "the data's records are others")
+    one_line(fedveil_here("run", study, "--out", out), "the records of its data are different")
     assert snapshot(out) == before
 
 

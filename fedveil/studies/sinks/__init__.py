@@ -1,4 +1,4 @@
-"""Sinks: a study's figures in the form of TensorBoard or MLflow, in its directory; nothing leaves the machine.
+"""Sinks: write a study's figures for TensorBoard or MLflow into its directory; nothing leaves the machine.
 
 The libraries are loaded when a sink is written, not before.
 """
@@ -31,7 +31,7 @@ def check_sinks(names: Sequence[str]) -> None:
 def write_sinks(names: Sequence[str], results: StudyResults) -> None:
     """Write a study's finished cells to each sink, in place of what was written before.
 
-    Where a sink fails, the study's own results are written already, and the error says where.
+    If a sink fails, the study's own results are already written, and the error says where.
     """
     check_sinks(names)
     for name in dict.fromkeys(names):

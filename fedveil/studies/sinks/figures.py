@@ -1,4 +1,4 @@
-"""What every sink writes about a cell, by plain names: settings, figures by round, figures at the end."""
+"""What every sink writes about a cell, under plain names: settings, figures by round, figures at the end."""
 
 from __future__ import annotations
 

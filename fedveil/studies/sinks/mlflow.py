@@ -1,8 +1,8 @@
 """MLflow: one run per cell in a local store, DIR/mlflow, which needs no server; read it with `mlflow ui`.
 
 The store is MLflow's file store: the database that newer versions prefer needs packages that mlflow-skinny leaves out.
-A run that exists already, of the same result, is left alone with everything noted on it. Runs of cells that the study
-no longer has, or whose result has changed, are deleted in MLflow's way: they can be restored.
+A run of the same result that exists already is left alone, with any notes that people added to it. Runs of cells that
+the study no longer has, or whose result has changed, are deleted in MLflow's way: they can be restored.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def write(results: StudyResults) -> None:
         wanted = {cell.id: cell for cell in results.cells}
         for run in _runs(client, experiment):
             cell = wanted.get(run.data.tags.get(CELL, ""))
-            whole = run.info.status == "FINISHED" and cell is not None and run.data.tags.get(DIGEST) == _digest(cell)
-            if whole and cell is not None:
+            current = run.info.status == "FINISHED" and cell is not None and run.data.tags.get(DIGEST) == _digest(cell)
+            if current and cell is not None:
                 del wanted[cell.id]
             elif CELL in run.data.tags:
                 client.delete_run(run.info.run_id)
@@ -79,7 +79,7 @@ def _plain(name: str) -> str:
 
 @contextmanager
 def _local_only() -> Iterator[None]:
-    """Allow the file store inside the block; telemetry is turned off before the library is first loaded, for good."""
+    """Allow the file store inside the block; turn telemetry off, permanently, before the library is first loaded."""
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     before = os.environ.get("MLFLOW_ALLOW_FILE_STORE")
     os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"

@@ -1,4 +1,4 @@
-"""Attri-Fed's privacy accounting: ε from below, what the paper's formulas make of it, and post-processing.
+"""Attri-Fed's privacy accounting: lower bounds on ε, what the paper's formulas give for them, and post-processing.
 
 Symbols: ŷ is what is sent, u the attribute, v̂ the head's outputs, a function of ŷ; ε in nats, leakage in bits.
 
@@ -7,9 +7,9 @@ Symbols: ŷ is what is sent, u the attribute, v̂ the head's outputs, a function
   ŷ, or on the posterior of a network fitted on training people; it is chosen on validation people and counted on test
   people.
 * Per-record leakage (Theorem 2) is a function of an *upper* bound on ε. At a lower bound it is only the least that the
-  theorem could promise here, and no upper bound on what leaks.
-* Corollary 1's ε = ln(1/T) is computed from the prior alone: every mechanism gets the same number, the one without
-  protection included, and counting may refute it.
+  theorem could promise here, not an upper bound on what leaks.
+* Corollary 1's ε = ln(1/T) is computed from the prior alone: every mechanism gets the same number, even one without
+  protection, and counting may refute it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _READER = Recipe(hidden=(256, 128), learning_rate=1e-3)
 
 @dataclass(frozen=True)
 class Account:
-    """What counting proved about ε, and what the paper's formulas make of it; none of it guarantees privacy.
+    """What counting proved about ε, and what the paper's formulas give for it; none of it guarantees privacy.
 
     Attributes:
         attribute_dp, information_privacy: lower bounds on ε by event counting.
@@ -57,7 +57,7 @@ class Account:
 
     @property
     def corrected_leakage(self) -> float:
-        """Theorem 2, corrected, at the proved ε: the least that it could promise, no upper bound on what leaks."""
+        """Theorem 2, corrected, at the proved ε: the least that it could promise, not an upper bound on what leaks."""
         return corrected_leakage_bound(self.information_privacy.epsilon, self.attribute_entropy)
 
     @property
@@ -71,7 +71,7 @@ class Account:
         return self.information_privacy.epsilon > self.corollary1
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the form that presets keep."""
+        """Return the form that presets store."""
         return {
             "attribute_dp": self.attribute_dp.as_dict(),
             "information_privacy": self.information_privacy.as_dict(),
@@ -88,7 +88,7 @@ class Account:
 def account(
     released: Released, data: AttributeData, attribute: str, *, confidence: float = 0.95, seed: int = 0
 ) -> Account:
-    """Count events of what is sent, for an observer who does not know the sender."""
+    """Count events in what is sent, for an observer who does not know the sender."""
     secret = data.attribute(attribute)
     codes = {split: secret.codes[data.rows(split)] for split in Split}
     if min(codes[split].min() for split in Split) < 0:
@@ -113,14 +113,14 @@ def account(
 
 @dataclass(frozen=True)
 class PostProcessed:
-    """Attackers retrained on the head's outputs beside those on ŷ: what is computed from ŷ reveals no more than ŷ.
+    """Attackers retrained on the head's outputs, compared with those on ŷ: outputs of ŷ reveal no more than ŷ.
 
     Attributes:
         outputs: the panel's judgement of u from v̂.
-        difference: balanced accuracy from v̂ less that from ŷ, paired over the same test people.
+        difference: balanced accuracy from v̂ minus that from ŷ, paired over the same test people.
         bits_sent, bits_outputs: information that attackers read from ŷ and from v̂.
-        counted: plug-in I(u; ŷ) and I(u; predicted v) by frequencies of the test people, where ŷ takes few values; the
-            second never exceeds the first, since the prediction is a function of ŷ. Both overestimate.
+        counted: plug-in I(u; ŷ) and I(u; predicted v) by frequencies of the test people, if ŷ takes few values; the
+            second never exceeds the first, since the prediction is a function of ŷ. Both are overestimates.
     """
 
     outputs: Judgement
@@ -130,7 +130,7 @@ class PostProcessed:
     counted: tuple[float, float] | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the form that presets keep."""
+        """Return the form that presets store."""
         worst = self.outputs.worst
         return {
             "attacker": worst.name,
@@ -168,6 +168,6 @@ def _counted(
     values = released.values[Split.TEST]
     codes = np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
     if released.reach is None or codes.max() + 1 > len(values) // 10:
-        return None  # nearly every record has another value: frequencies say nothing
+        return None  # nearly every record has a value of its own: frequencies say nothing
     u = data.attribute(attribute).codes[data.rows(Split.TEST)]
     return plug_in_mutual_information(u, codes), plug_in_mutual_information(u, outputs[Split.TEST].argmax(axis=1))

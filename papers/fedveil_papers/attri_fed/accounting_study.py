@@ -68,9 +68,9 @@ class AccountFigures:
 
     Attributes:
         attribute_dp, information_privacy: lower bounds on ε.
-        corrected_leakage, printed_leakage: Theorem 2 at that ε: no upper bound on what leaks.
+        corrected_leakage, printed_leakage: Theorem 2 at that ε; not an upper bound on what leaks.
         corollary1, refuted: Corollary 1's ε, and whether counting refutes it.
-        outputs: attackers on the head's outputs; None where the head reads something else than what is sent.
+        outputs: attackers on the head's outputs; None if the head reads something else than what is sent.
         accuracy_ceiling: what no attacker's accuracy exceeds, by the shield's certificate.
     """
 
@@ -155,18 +155,20 @@ class AttriFedAccounting(MethodComparison[Accounts]):
         return [_accounting_table(results), _outputs_table(results)]
 
     def notes(self, results: Accounts) -> list[str]:
-        """Say what may be concluded, and what not."""
-        same = len({round(account.corollary1, 9) for account in results.accounts}) == 1
+        """Say what may be concluded, and what may not."""
+        equal = len({round(account.corollary1, 9) for account in results.accounts}) == 1
         value = (
-            "the same number for every method here, no protection included" if same else "computed from the prior alone"
+            "the same number for every method here, even without protection"
+            if equal
+            else "computed from the prior alone"
         )
         return [
             "ε is bounded from below by counting (chosen on validation people, counted on test people, 95%): it may be "
             "larger, and no sample can say how much.",
             "The leakage bound needs an upper bound on ε. At a lower bound it is the least that the theorem could "
-            "promise here: no upper bound on what leaks. As printed, with e^+ε, it may even fall below 0.",
+            "promise here, not an upper bound on what leaks. As printed, with e^+ε, it may even fall below 0.",
             f"Corollary 1's ε = ln(1/T) holds for every mechanism: {value}; it guarantees nothing.",
-            "Outputs are computed from what is sent: no attacker can gain by them (post-processing). Where a "
+            "Outputs are computed from what is sent, so no attacker can gain from them (post-processing). If a "
             "difference lies above 0, the attackers on what is sent were too weak, and the larger reading counts for "
             "both.",
             *notes_of(results.paper),

@@ -1,4 +1,4 @@
-"""One method of an Attri-Fed study: trained on its participants, judged on test people, and its figures read back."""
+"""One method of an Attri-Fed study: it is trained on its participants and judged on test people."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ class Method:
 
     Attributes:
         name: what its rows are called.
-        game: settings of `games.AttriFed`; or, with "kind", of another game (representations as they are, no code).
+        game: settings of `games.AttriFed`; or, with "kind", of another game (plain representations, not coded).
         dp: settings of DP-SGD on each participant in place of a game.
-        shield: with "kind": on representations, or on the input, as drop-columns is (the oracle for tables).
+        shield: a shield's "kind" and settings: on representations, or on inputs, such as drop-columns (the oracle for
+            tables).
         data: further options of the data source (greyscale is the oracle for images).
     """
 
@@ -58,13 +59,13 @@ class Trained:
     """A method after training.
 
     Attributes:
-        data: the records, with so many for training as the participants hold.
+        data: the records, with as many for training as the participants hold.
         released: what people send.
         networks: the sizes of the method's networks, "light" or "paper".
-        outputs: what the head computes from exactly this, by split; None where the head reads something else: with a
-            shield in between, or with a head for every participant.
-        shield: what acts on what is sent.
-        privatiser: what the game's own adversary reads: weak, since the encoder was trained to fool it.
+        outputs: what the head computes from exactly what is released, by split; None if the head reads something else:
+            with a shield in between, or with a head for every participant.
+        shield: the shield on what is sent.
+        privatiser: what the game's own adversary reads; it is weak, since the encoder was trained to fool it.
         spent: ε of DP-SGD by accountant.
     """
 
@@ -86,15 +87,15 @@ class Trained:
 
 @dataclass(frozen=True)
 class Case:
-    """One method with so many participants, to be trained and judged.
+    """One method with a number of participants, to be trained and judged.
 
     Attributes:
-        kind: of the experiment.
+        kind: the kind of the experiment.
         data: "source", "target", "attribute", "options" and "test", as in `MethodComparison`.
         method: what is trained.
         point: the values of what varies.
         game: all settings of the method's game.
-        participants, samples: how many devices, and training records of each.
+        participants, samples: the number of devices, and of training records of each.
         panel: attackers that are retrained on what is sent.
         seed: all randomness derives from it.
     """
@@ -121,7 +122,7 @@ class Case:
 
     @property
     def loading(self) -> str:
-        """What its data depend on, as JSON."""
+        """Everything that its data depends on, as JSON."""
         options = {**self.data.get("options", {}), **self.method.data}
         return json.dumps(
             [
@@ -160,7 +161,7 @@ class Case:
         return game
 
     def shield(self) -> Shield:
-        """Return the shield, checked; the identity where there is none."""
+        """Return the shield, checked; the identity if there is none."""
         if self.method.shield is None:
             return Identity()
         settings = {name: value for name, value in self.method.shield.items() if name != "kind"}
@@ -183,8 +184,8 @@ class Case:
             released = Released.of_run(run, trainer.reach if trainer.compresses else None, seed=self.seed)
             outputs = {split: release(run, split, Kind.OUTPUT) for split in Split}
         else:
-            # What a shield sends fits no code, and the game's own head was never trained on it: it is sent as floats,
-            # and a head is trained on what really leaves.
+            # What a shield sends does not fit the code, and the game's own head was never trained on it: it is sent as
+            # floats, and a new head is trained on what is actually sent.
             assert data.y is not None
             (utility,) = run.fit_head(data.y.name, seed=self.seed)
             values = {split: run.release(split) for split in Split}
@@ -193,7 +194,7 @@ class Case:
         return Trained(data, released, networks, outputs, shield, _privatiser(run, self.attribute))
 
     def judge(self, trained: Trained) -> Measured:
-        """Judge what is sent by the panel, joined by the paper's weak attacker and one as large as the privatiser."""
+        """Judge what is sent with the panel, the paper's weak attacker, and an attacker of the privatiser's size."""
         attackers = server_panel(self.panel, trained.networks)
         return measure(trained.released, trained.data, self.attribute, attackers=attackers, seed=self.seed)
 
@@ -208,7 +209,7 @@ def measure_method(payload: Mapping[str, Any], report: Report) -> dict[str, Any]
 
 @lru_cache(maxsize=2)
 def _load(loading: str) -> AttributeData:
-    """Load the data as flat vectors, with so many training records, drawn at random."""
+    """Load the data as flat vectors, with training records drawn at random."""
     source, target, attribute, options, most_test_records, records, seed = json.loads(loading)
     data = load(source, target=target, sensitive=attribute, seed=seed, **options)
     train, test = data.rows(Split.TRAIN), data.rows(Split.TEST)
@@ -220,10 +221,10 @@ def _load(loading: str) -> AttributeData:
     chosen = [rng.choice(train, records, replace=False), data.rows(Split.VALIDATION)]
     few = most_test_records is not None and most_test_records < len(test)
     chosen.append(rng.choice(test, most_test_records, replace=False) if few else test)
-    taken = data.take(np.sort(np.concatenate(chosen)))
-    if taken.x.ndim == 2:  # a table keeps the names of its columns, some of which the oracle drops
-        return taken
-    return replace(taken, x=np.ascontiguousarray(taken.x.reshape(len(taken), -1)))
+    sampled = data.take(np.sort(np.concatenate(chosen)))
+    if sampled.x.ndim == 2:  # a table keeps the names of its columns, some of which the oracle drops
+        return sampled
+    return replace(sampled, x=np.ascontiguousarray(sampled.x.reshape(len(sampled), -1)))
 
 
 def _privatiser(run: Run, attribute: str) -> AttackerFigures | None:
@@ -243,7 +244,7 @@ def _accuracies(figures: AttackerFigures) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Reading:
-    """What an attacker reads; `bits` is the information that was measured, where it was."""
+    """What an attacker reads; `bits` is the information, if it was measured."""
 
     attacker: str
     accuracy: Figure | None
@@ -269,12 +270,12 @@ class Cell:
 
     Attributes:
         method, participants, point: which case.
-        accuracy: of the task.
-        stranger, server: what attackers read who do not know the sender, and who do.
-        weak: what the weak attackers read: "network" and "privatiser"; None where there is none.
-        sent: what sending takes.
-        certified: the most bits that what is sent can reveal, by observer; empty where nothing is coded.
-        spent: ε of DP-SGD by accountant, where it was used.
+        accuracy: the task's accuracy.
+        stranger, server: what is read by attackers that do not know the sender, and by those that do.
+        weak: what the weak attackers read: "network" and "privatiser"; None if there is none.
+        sent: how much is sent.
+        certified: the most bits that what is sent can reveal, by observer; empty if nothing is coded.
+        spent: ε of DP-SGD by accountant, if it was used.
         figures: all figures as JSON values.
     """
 
@@ -309,7 +310,7 @@ class Cell:
 
     @property
     def readings(self) -> dict[tuple[str, str], Reading]:
-        """Every attacker's reading by the attacker's kind and by what the observer knows."""
+        """Every attacker's reading, by the attacker's kind and by what the observer knows."""
         readings = {("retrained", "sender unknown"): self.stranger, ("retrained", "sender known"): self.server}
         kinds = {"network": "small network (weak)", "privatiser": "cotrained"}
         weak = {(kinds[name], "sender unknown"): reading for name, reading in self.weak.items() if reading is not None}

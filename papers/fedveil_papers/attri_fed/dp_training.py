@@ -1,7 +1,7 @@
-"""The rival: each participant trains its encoder and head by DP-SGD (Abadi et al. 2016), accounted for by Opacus.
+"""The rival: each participant trains its encoder and head with DP-SGD (Abadi et al. 2016), accounted for by Opacus.
 
-DP-SGD guarantees something about training records: the *weights* reveal little about any one of them. The
-representations of new records are computed with these weights and not protected; how much they reveal is measured here.
+DP-SGD's guarantee is about training records: the *weights* reveal little about any one of them. The representations of
+new records are computed with these weights and are not protected; how much they reveal is measured here.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class DPTraining:
     """Settings of DP-SGD on each participant.
 
     Attributes:
-        epsilon: spent by each participant over all epochs, at `delta`, by composed privacy losses (PLD).
+        epsilon: the ε that each participant spends over all epochs, at `delta`, by composed privacy losses (PLD).
         delta: δ.
         clip: the norm to which every record's gradient is clipped.
         epochs: passes over a participant's records; batches are drawn by Poisson sampling, as the accounting requires.
         batch_size: the mean size of a batch.
         learning_rate: the step size of Adam.
-        width, reach, networks: of the representation and its encoder, as in `games.AttriFed`.
+        width, reach, networks: settings of the representation and its encoder, as in `games.AttriFed`.
     """
 
     epsilon: float = 8.0
@@ -69,7 +69,7 @@ class DPTraining:
         return rate, steps, _noise_multiplier(self.epsilon, rate, steps, self.delta)
 
     def spent(self, records: int) -> dict[str, float]:
-        """Return ε by three accountants: Rényi at its best order, Rényi at the paper's α = 100 alone, and PRV."""
+        """Return ε by three accountants: Rényi at its best order, Rényi only at the paper's α = 100, and PRV."""
         rate, steps, noise = self.schedule(records)
         return {
             "rdp": dp_sgd_epsilon(noise, rate, steps, self.delta, accountant="rdp"),
@@ -100,14 +100,14 @@ class DPTraining:
 
 @lru_cache(maxsize=64)
 def _noise_multiplier(epsilon: float, rate: float, steps: int, delta: float) -> float:
-    """Search once for all participants: they hold equally many records, and accountants take seconds."""
+    """Search once for all participants: they hold the same number of records, and accountants take seconds."""
     return dp_sgd_noise_multiplier(epsilon, rate, steps, delta)
 
 
 def released_by(
     settings: DPTraining, data: AttributeData, parts: Sequence[IntArray], seed: int
 ) -> tuple[dict[Split, FloatArray], dict[Split, IntArray], dict[Split, FloatArray]]:
-    """Train every participant; return representations, senders and logits by split, records dealt at random."""
+    """Train every participant; return representations, senders and logits by split, with records dealt at random."""
     assert data.y is not None
     x = torch.from_numpy(data.x)
     y = torch.from_numpy(data.y.codes)
@@ -136,7 +136,7 @@ def clipped_sum(model: nn.Module, x: Tensor, y: Tensor, clip: float) -> list[Ten
     """Return Σⱼ gⱼ·min(1, clip/‖gⱼ‖₂) over records, one tensor per parameter, without computing each gⱼ.
 
     A record's gradient of a linear layer is the outer product of its output's gradient and its input, so its norm is
-    the product of theirs (Goodfellow 2015); a second pass differentiates the losses, each weighted by its record's
+    the product of their norms (Goodfellow 2015); a second pass differentiates the losses, each weighted by its record's
     factor. Layers with weights must be linear or layer norms, each used once.
     """
     if not len(x):

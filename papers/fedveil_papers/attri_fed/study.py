@@ -25,11 +25,11 @@ class Comparison:
     """The results: a cell per case.
 
     Attributes:
-        cells: in the order of the cases.
+        cells: the cells, in the order of the cases.
         facts: what the data source states, such as the prior, the floor and I(task; attribute) in bits.
         varied: the names of what varies.
-        task, attribute: what is learnt, and what is hidden.
-        paper: what the preset quotes.
+        task, attribute: what is learned, and what is hidden.
+        paper: what the preset quotes from the paper.
     """
 
     cells: Sequence[Cell]
@@ -48,7 +48,7 @@ class MethodComparison(Experiment[Results]):
     """Methods × participants × whatever varies, each judged on test people.
 
     Attributes:
-        data: "source", "target", "attribute" and "options"; "test": at most so many test records are judged.
+        data: "source", "target", "attribute" and "options"; "test": how many test records are judged at most.
         methods: the settings of each `Method`.
         participants: numbers of devices.
         samples: training records of each participant.
@@ -83,7 +83,7 @@ class MethodComparison(Experiment[Results]):
             case.trainer()
 
     def cases(self) -> list[Case]:
-        """Return all that is trained and judged."""
+        """Return every case that is trained and judged."""
         methods = [
             parts.make(Method, settings, f"experiment: methods[{index}]") for index, settings in enumerate(self.methods)
         ]
@@ -200,13 +200,13 @@ class AttriFedStudy(MethodComparison[Comparison]):
         return [table]
 
     def notes(self, results: Comparison) -> list[str]:
-        """Say what the figures rest on, a line each."""
+        """Return lines that say what the figures are based on."""
         lines = [
             "Certified: the most bits that what is sent can reveal about the attribute, to any attacker (95%); the "
             "ideal is I(task; attribute). Attackers' estimates are shown beside it, never in its place.",
             "Weak: one small network on pooled representations, as the paper's server reads, and the privatiser that "
             "the encoder was trained to fool: shown for comparison, never as evidence of privacy.",
-            "Corollary 1 of the paper (ε = ln 1/T) holds for every mechanism, unprotected ones included: it guarantees "
+            "Corollary 1 of the paper (ε = ln 1/T) holds for every mechanism, even an unprotected one: it guarantees "
             "nothing.",
         ]
         for method, by_accountant in {cell.method: cell.spent for cell in results.cells if cell.spent}.items():
@@ -241,7 +241,7 @@ class AttriFedStudy(MethodComparison[Comparison]):
 
 
 def weak_readings(cell: Cell) -> list[str]:
-    """Return what the weak attackers read, as a table shows it; a dash where there is none."""
+    """Return what the weak attackers read, as a table shows it; a dash if there is none."""
     weak = [cell.weak[name] for name in ("network", "privatiser")]
     return ["–" if reading is None else with_interval(reading.accuracy) for reading in weak]
 

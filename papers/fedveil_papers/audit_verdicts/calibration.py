@@ -1,4 +1,4 @@
-"""Classifiers with their verdicts, and the limits midway between standard and curious ones.
+"""Classifiers with their verdicts, and the limits midway between standard and curious classifiers.
 
 The limits of `fedveil.audit.verdict` were chosen by `midway` on the calibration half of the preset curious/audit.
 """
@@ -21,7 +21,7 @@ HALVES = ("calibration", "report")
 
 @dataclass(frozen=True)
 class AuditFigures:
-    """What a verdict rests on, so that other limits need no new measurement.
+    """The figures that a verdict is based on, stored so that other limits can be tried without new measurements.
 
     Attributes:
         rows: how many records the audit saw.
@@ -29,8 +29,8 @@ class AuditFigures:
         explained: what y and ŷ explain.
         unexplained, share: the unexplained excess in bits, and as a share of H(s | y, ŷ).
         curiosity: balanced accuracy of the strongest attacker.
-        verdict: the audit's.
-        limit: on `share`.
+        verdict: the audit's verdict.
+        limit: the limit on `share`.
     """
 
     rows: int
@@ -43,20 +43,20 @@ class AuditFigures:
     limit: float
 
     @classmethod
-    def of(cls, kept: Mapping[str, Any], limits: Limits) -> AuditFigures:
+    def of(cls, stored: Mapping[str, Any], limits: Limits) -> AuditFigures:
         """Read the JSON of `kept_of`, and decide."""
-        labels = kept["explained"]
+        labels = stored["explained"]
         bits = {name: Estimate(**labels[f"{name}_bits"]) for name in ("by_target", "by_predicted", "by_both")}
         explained = Explained(labels["entropy_bits"], labels["left_bits"], labels["target_values"], **bits)
-        rows, information = kept["rows"], Estimate(**kept["told"])
-        unexplained = Estimate(**kept["excess"]["unexplained"])
+        rows, information = stored["rows"], Estimate(**stored["told"])
+        unexplained = Estimate(**stored["excess"]["unexplained"])
         return cls(
             rows=rows,
             information=information,
             explained=explained,
             unexplained=unexplained,
-            share=Estimate(**kept["excess"]["share"]),
-            curiosity=Estimate(**kept["curiosity"]),
+            share=Estimate(**stored["excess"]["share"]),
+            curiosity=Estimate(**stored["curiosity"]),
             verdict=decide(rows, information, explained, unexplained, limits),
             limit=limits.share(explained),
         )
@@ -83,15 +83,15 @@ class Member:
     """A classifier of the zoo with its audits.
 
     Attributes:
-        case, recipe, half, seed: which one it is.
+        case, recipe, half, seed: which classifier it is.
         label: "standard", "curious", or "failed attempt" if its maker reads hardly more than from a standard network.
         curious: whether it was trained to carry s.
         beta_x: the weight of compression.
         honesty: accuracy on y.
         prior: the share of s's most frequent value.
         read: accuracy of the maker's attack on test records; None if the maker has no attack.
-        gain: of curious ones, the maker's accuracy on validation records above the case's standard network.
-        audits: the first with the main number of rows, others with fewer or more.
+        gain: for a curious classifier, the maker's accuracy on validation records above the case's standard network.
+        audits: the first with the main number of rows, the others with fewer or more.
     """
 
     case: str
@@ -128,7 +128,7 @@ class VerdictCount:
         half: "calibration", "report" or "all".
         rows: how many records the audits saw; None: the main number.
         label: what the classifiers are.
-        members: how many they are.
+        members: the number of classifiers.
         standard, correlated, undecided, curious: how many got this verdict.
     """
 
@@ -162,7 +162,7 @@ def counts(members: Sequence[Member]) -> list[VerdictCount]:
 
 
 def counts_by_rows(members: Sequence[Member]) -> list[VerdictCount]:
-    """Count verdicts by number of rows, of the classifiers that were audited with several."""
+    """Count verdicts by number of rows, for the classifiers that were audited with several numbers."""
     several = [member for member in members if len(member.audits) > 1]
     sizes = sorted({audit.rows for member in several for audit in member.audits})
     return [
@@ -204,9 +204,9 @@ class Midway:
 
 
 def midway(members: Sequence[Member], tells: float) -> Midway:
-    """Return the limits to which classifiers lead; None where there are no such classifiers.
+    """Return the limits that follow from these classifiers; None if there are no such classifiers.
 
-    Failed attempts are left out. `tells` is the ρ from which on y counts as correlated with s.
+    Failed attempts are left out. y counts as correlated with s if ρ is at least `tells`.
     """
     others = [member for member in members if not _can_rule_out(member.audit, tells)]
     correlated = [member for member in members if _can_rule_out(member.audit, tells)]
@@ -225,7 +225,7 @@ def midway(members: Sequence[Member], tells: float) -> Midway:
 
 
 def _can_rule_out(audit: AuditFigures, tells: float) -> bool:
-    """Tell whether a score can rule out values of a y that is correlated with s."""
+    """Return whether a score can rule out values of a y that is correlated with s."""
     return audit.explained.target_values > 2 and audit.correlation >= tells
 
 

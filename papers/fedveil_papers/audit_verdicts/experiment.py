@@ -48,7 +48,7 @@ CURVES = (
 
 @dataclass(frozen=True)
 class VerdictResults:
-    """All classifiers with their audits, verdicts counted, and the limits to which the calibration half leads."""
+    """All classifiers with their audits, counts of verdicts, and the limits that follow from the calibration half."""
 
     limits: Limits
     members: list[Member]
@@ -68,8 +68,8 @@ class AuditVerdicts(Experiment[VerdictResults]):
         audited_rows: how many records an audit sees.
         row_counts: further numbers of records, for the recipes that a case lists as its curve.
         panel: the audit's attackers.
-        least_gain: a curious classifier whose maker reads s better by less than this than from the case's standard
-            network (accuracy on validation records) is a failed attempt, and counted apart.
+        least_gain: a curious classifier is a failed attempt, and counted separately, if its maker's accuracy on s
+            (on validation records) exceeds that from the case's standard network by less than this.
         runs: how often all classifiers are trained; run r has seed `seed` + r.
         seed: all randomness derives from it.
     """
@@ -166,7 +166,7 @@ class AuditVerdicts(Experiment[VerdictResults]):
         )
 
     def _members(self, case: AuditCase, seed: int, measured: Measured) -> list[Member]:
-        """Return a case's classifiers, each labelled as standard, curious, or a failed attempt at that."""
+        """Return a case's classifiers, each labelled as standard, curious, or a failed attempt to be curious."""
         recipes, reference = self.made_recipes(), self._reference(case)
         standard = None if reference is None else measured[self._part(case, reference, seed)]["own"]["validation"]
         members = []
@@ -190,7 +190,7 @@ class AuditVerdicts(Experiment[VerdictResults]):
                     prior=figures["prior"],
                     read=None if read is None else read["test"],
                     gain=gain,
-                    audits=[AuditFigures.of(kept, LIMITS) for kept in figures["audits"]],
+                    audits=[AuditFigures.of(stored, LIMITS) for stored in figures["audits"]],
                 )
             )
         return members
@@ -245,7 +245,7 @@ class AuditVerdicts(Experiment[VerdictResults]):
         return table
 
     def notes(self, results: VerdictResults) -> list[str]:
-        """State how many verdicts are right, which are not, and what the limits rest on."""
+        """State how many verdicts are right, which are wrong, and what the limits are based on."""
         total = {count.label: count for count in results.counts if count.half == "all"}
         standard, curious = total["standard"], total["curious"]
         return [
@@ -255,7 +255,7 @@ class AuditVerdicts(Experiment[VerdictResults]):
             f"Limits: {results.limits.provenance}.",
             "A failed attempt is a curious classifier whose maker gains less than "
             f"{100 * self.least_gain:g} points of accuracy over the case's standard network, on validation records; "
-            "the verdict has no part in that.",
+            "the verdict plays no part in this.",
             *(
                 f"Wrong verdict: {member.case}, {member.recipe}, run {member.seed} ({member.label}): "
                 f"{member.audit.verdict}; share {member.audit.share}."
@@ -287,7 +287,7 @@ def measure_member(settings: Mapping[str, Any], report: Report) -> dict[str, Any
         read = {}
         for name, seen in (("validation", classifier.outputs(Split.VALIDATION)), ("test", outputs)):
             read[name] = float((classifier.guesses(seen) == seen.secrets[case.secret].codes).mean())
-    # The first number of rows is cut to what the data allows, further ones are left out.
+    # The first number of rows is reduced to what the data has; further numbers that are too large are left out.
     first, *further = settings["rows"]
     audited = [min(first, len(outputs)), *(count for count in further if count <= len(outputs))]
     return {
@@ -338,7 +338,7 @@ def _compression_table(results: VerdictResults) -> Table:
         )
         span = f"{shares[0]:.2f} – {shares[-1]:.2f}" if shares else "—"
         table.add_row(f"{beta_x:g}", *map(str, numbers), span)
-    table.caption = "Caught, undecided and missed are of those whose maker can read s. Share: of H(s | y, ŷ)."
+    table.caption = "Caught, undecided and missed count those whose maker can read s. Share: of H(s | y, ŷ)."
     return table
 
 
@@ -382,14 +382,14 @@ def _provenance(ends: Midway, limits: Limits) -> str:
     if ends.share is None:
         return "The calibration half lacks standard or curious classifiers; no limit follows from it."
     text = (
-        f"Calibration half: the highest upper end of a standard one is {ends.standard:.3f}, the lowest lower end "
-        f"of a curious one {ends.curious:.3f}, between them {ends.share:.3f}; the limit is "
+        f"Calibration half: the highest upper end of a standard classifier is {ends.standard:.3f}, the lowest lower "
+        f"end of a curious one {ends.curious:.3f}, and midway between them {ends.share:.3f}; the limit is "
         f"{limits.excess_share:g}."
     )
     if ends.ruled_out is not None:
         text += (
-            f" Where values of a correlated y can be ruled out: {ends.ruled_out_standard:.2f} and "
-            f"{ends.ruled_out_curious:.2f} times I(s; y)/H(s) beyond it, between them {ends.ruled_out:.2f}; the limit "
+            f" If values of a correlated y can be ruled out: {ends.ruled_out_standard:.2f} and "
+            f"{ends.ruled_out_curious:.2f} times I(s; y)/H(s) above it, midway {ends.ruled_out:.2f}; the limit "
             f"uses {limits.ruled_out:g}."
         )
     return text
@@ -410,10 +410,10 @@ def _draw_excess(axis: Any, results: VerdictResults) -> None:
 
 def _draw_by_rows(axis: Any, by_rows: Sequence[VerdictCount]) -> None:
     for label, verdict, name, line in CURVES:
-        same = [count for count in by_rows if count.label == label and count.members]
-        if same:
-            shares = [getattr(count, verdict) / count.members for count in same]
-            axis.plot([count.rows for count in same], shares, line, marker="o", color=COLOURS[label], label=name)
+        counted = [count for count in by_rows if count.label == label and count.members]
+        if counted:
+            shares = [getattr(count, verdict) / count.members for count in counted]
+            axis.plot([count.rows for count in counted], shares, line, marker="o", color=COLOURS[label], label=name)
     axis.set(title="Verdicts by rows", xlabel="rows", ylabel="share of classifiers", ylim=(-0.03, 1.03))
     if axis.lines:
         sizes = sorted({count.rows for count in by_rows if count.rows is not None})

@@ -1,4 +1,4 @@
-"""Classifiers to try audits on: standard ones as vendors train them, and curious ones of every kind trained here."""
+"""Classifiers to try audits on: standard ones, as vendors train them, and every kind of curious one trained here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fedveil_papers.curious.training import train
 
 CURIOUS = ("parameterised", "regularised", "hard-mixture", "normal-mixture", "devices", "server", "distilled")
 MOST_AUDITED = 10_000
-"""The most test records that a case keeps."""
+"""The maximum number of test records of a case."""
 
 Maker = Literal[
     "network",
@@ -52,10 +52,10 @@ class CaseData:
         source, options: the data source and its options.
         target: y, a target of the source or another of its tasks.
         secret: s, which is audited.
-        further: other attributes that classifiers may hide as well.
-        records: the most training records; validation has at most a third of that.
+        further: other attributes that outputs may carry as well.
+        records: the maximum number of training records; validation has at most a third of that.
         merge: coarser values of s.
-        seed: added to the experiment's.
+        seed: a number added to the experiment's seed.
     """
 
     name: str
@@ -70,7 +70,7 @@ class CaseData:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """All attributes that classifiers may hide, the audited one first."""
+        """All attributes that outputs may carry, the audited one first."""
         return (self.secret, *self.further)
 
     def load(self, seed: int) -> AttributeData:
@@ -98,7 +98,7 @@ class AuditCase(CaseData):
     """A case of the experiment: its data, and what is done with it.
 
     Attributes:
-        half: whether limits are chosen by it ("calibration") or reported on it ("report").
+        half: whether it is used to choose limits ("calibration") or to report on them ("report").
         recipes: the classifiers trained, by the recipes' names.
         curve: the recipes that are also audited with fewer and with more rows.
     """
@@ -121,9 +121,9 @@ class Recipe:
         beta_x, beta_y, beta_s: weights of compression, honesty and curiosity; a mixture's β_y.
         widths: F's layers; default: the game's.
         epochs: passes, or a federation's rounds.
-        records: the most training records; default: all of the case's.
-        overfitted: whether the epoch that does best on the training records is kept.
-        secrets: how many of the case's attributes the outputs shall carry; the first is audited.
+        records: the maximum number of training records; default: all of the case's.
+        overfitted: whether the epoch that does best on the training records is chosen.
+        secrets: how many of the case's attributes the outputs are trained to carry; the first is audited.
     """
 
     maker: Maker
@@ -268,7 +268,7 @@ def _fewer(data: AttributeData, records: int | None, seed: int) -> AttributeData
 
 
 def _chosen_on_training(data: AttributeData) -> AttributeData:
-    """Return the training records twice, once in place of validation records: to select by them is to overfit."""
+    """Return the training records twice, once as validation records: choosing an epoch on them overfits."""
     rows = data.rows(Split.TRAIN)
     split = np.repeat(np.array([Split.TRAIN, Split.VALIDATION], dtype=np.int8), len(rows))
     return replace(data.take(np.concatenate([rows, rows])), split=split)

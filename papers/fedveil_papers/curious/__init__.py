@@ -1,4 +1,4 @@
-"""Honest-but-curious classifiers, trained here so that they can be measured, and detected by `fedveil.audit`.
+"""Honest-but-curious classifiers, trained here to be measured, and to be detected by `fedveil.audit`.
 
 `fedveil.games.Curious` is the game. `train` plays it as a server that holds all data; `fine_tune` starts from what a
 federation has trained. `mixture` and `convex` are the paper's small cases; `prune` and `distil` are what users may do

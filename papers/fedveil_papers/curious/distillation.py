@@ -40,16 +40,16 @@ def dealt(data: AttributeData, share: float, seed: int = 0) -> tuple[AttributeDa
     Args:
         data: with all its labels.
         share: the user's share of the training records; the paper has .2.
-        seed: of the division.
+        seed: the seed of the division.
     """
     if not 0 < share < 1:
         raise InputError(f"distil: the user's share must lie in (0, 1), got {share:g}")
     rows = data.rows(Split.TRAIN)
     groups = None if data.groups is None else data.groups[rows]
     # Three parts at once: the server's records, and the user's for training and for choosing the epoch.
-    held = share * _HELD_OUT
+    held_out = share * _HELD_OUT
     part = random_split(
-        len(rows), seed=child_seed(seed, "distil", "dealt"), validation=held, test=share - held, groups=groups
+        len(rows), seed=child_seed(seed, "distil", "dealt"), validation=held_out, test=share - held_out, groups=groups
     )
     train, validation = rows[part == Split.TEST], rows[part == Split.VALIDATION]
     if not len(train) or not len(validation) or not (part == Split.TRAIN).any():
@@ -85,7 +85,7 @@ def distil(
     device: str = "auto",
     progress: Callable[[str], None] | None = None,
 ) -> Classifier:
-    """Train a student on the teacher's soft outputs; labels are ignored, even if the data has them.
+    """Train a student on the teacher's soft outputs; labels are ignored even if the data has them.
 
     The epoch kept is the one with the smallest divergence on validation records. The student carries the teacher's
     attack (G or τ), which was not trained on the student.
@@ -93,12 +93,12 @@ def distil(
     Args:
         teacher: F with G.
         data: the user's records; the student learns from the training records, the validation records choose the epoch.
-        widths: of the student's hidden layers; default: half the teacher's.
+        widths: the widths of the student's hidden layers; default: half the teacher's.
         temperature: t; the scores of both are divided by it inside the softmax.
         epochs: passes over the training records.
-        batch_size: records of a step; a last partial batch is dropped.
-        learning_rate: Adam's.
-        seed: of first weights, order and dropout.
+        batch_size: records per step; a last partial batch is dropped.
+        learning_rate: Adam's learning rate.
+        seed: the seed of initial weights, order and dropout.
         device: where to train, as torch names it; "auto" chooses.
         progress: called with a line per epoch.
     """
@@ -117,7 +117,7 @@ def distil(
     optimiser = torch.optim.Adam(student.parameters(), learning_rate, fused=True)
     order = torch_generator(seed, "distil", "order")
     size = min(batch_size, len(inputs[0]))
-    best, kept, state = float("inf"), 0, copy.deepcopy(student.state_dict())
+    best, best_epoch, state = float("inf"), 0, copy.deepcopy(student.state_dict())
     history = []
     with torch.random.fork_rng(devices=[]):  # dropout draws from the global state: seed it here, restore it after
         torch.default_generator.manual_seed(child_seed(seed, "distil", "dropout"))
@@ -139,14 +139,14 @@ def distil(
             if progress:
                 progress(f"epoch {epoch}: divergence {divergence:.4f}")
             if divergence < best:
-                best, kept, state = divergence, epoch, copy.deepcopy(student.state_dict())
+                best, best_epoch, state = divergence, epoch, copy.deepcopy(student.state_dict())
     student.load_state_dict(state)
     return replace(
         teacher,
         game=replace(teacher.game, widths=widths),
         network=student.eval().requires_grad_(False),
         history=history,
-        kept=kept,
+        kept=best_epoch,
     )
 
 

@@ -18,13 +18,13 @@ from fedveil_papers.curious.training import train
 
 
 def from_run(run: Run) -> Classifier:
-    """Return the classifier that devices trained by the server's loss (form "devices"), with the attack they trained.
+    """Return the classifier that devices trained with the server's loss (form "devices"), and the attack they trained.
 
-    A regularised attack's τ is chosen on the validation records, as the server would choose it on its records.
+    A regularised attack's τ is chosen on the validation records, as the server would choose it on its own records.
     """
     game = _game(run)
     if game.form != "devices":
-        raise InputError("curious: these devices trained honestly; make the classifier curious by fine_tune")
+        raise InputError("curious: these devices trained honestly; make the classifier curious with fine_tune")
     modules = run.model().modules
     classifier = Classifier(
         game,
@@ -47,10 +47,10 @@ def fine_tune(
     """Make an honestly trained classifier curious (form "server"), on data that the server holds.
 
     Args:
-        run: a federation's run of `Curious` with form "server", played; its devices read x and y alone.
-        auxiliary: the server's records, with target and secrets, encoded as the federation's are.
+        run: a federation's finished run of `Curious` with form "server"; its devices read only x and y.
+        auxiliary: the server's records, with target and secrets, encoded like the federation's.
         epochs: passes over the auxiliary training records.
-        seed: of the fine-tuning.
+        seed: the seed of the fine-tuning.
         progress: called with a line per epoch.
     """
     game = _game(run)
@@ -78,10 +78,10 @@ class FederationSettings:
         """Play the game on devices; in the form "server", fine-tune the result on the server's records.
 
         Args:
-            game: of either form.
+            game: the game, in either form.
             data: all records.
-            epochs: of fine-tuning.
-            seed: of the federation and of the fine-tuning.
+            epochs: passes of the fine-tuning.
+            seed: the seed of the federation and of the fine-tuning.
         """
         share = self.auxiliary if game.form == "server" else 0.0
         # Training records are divided between devices and server; both see the validation and test records.

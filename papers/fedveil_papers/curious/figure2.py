@@ -37,7 +37,7 @@ def figure2(
         train, validation, test: the number of records in each split.
         margin: the least distance of any record to both axes, in [0, 1).
         agreement: P(s = y); .5 makes them independent, 1 the same attribute. Even at 1 both axes of x are drawn.
-        seed: of everything drawn.
+        seed: the seed of everything drawn.
     """
     if min(train, validation, test) < 10:
         raise InputError("figure 2: train, validation and test must each be at least 10 records")

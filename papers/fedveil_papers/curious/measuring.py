@@ -25,7 +25,7 @@ class Measured:
     Attributes:
         honesty: δ_y, F's accuracy on y.
         curiosity: δ_s as the paper measures it, the accuracy of the maker's attack; None if the maker has no attack.
-        judgement: of attackers retrained on what this classifier releases.
+        judgement: the judgement of attackers retrained on what this classifier releases.
         entropy: mean H(ŷ) over records, in bits.
     """
 
@@ -71,11 +71,11 @@ def measure(
         data: with the target, the secret and all three splits.
         secret: s.
         attackers: the panel: "full", "quick" or names, "a,b".
-        fresh: whether attackers that learn from test records (each half's from the other half) are tried as well: F
+        fresh: whether to try attackers that learn from test records too (for each half, from the other half): F
             overfits its training records, whose outputs differ from those of others.
-        most: the most records of each split that attackers are given, drawn at random; default: all.
-        draws: bootstrap draws behind each interval.
-        seed: of the panel and of the records drawn.
+        most: how many records of each split attackers get at most, drawn at random; default: all.
+        draws: bootstrap draws for each interval.
+        seed: the seed of the panel and of the records drawn.
         progress: called with a line whenever an attacker starts.
     """
     pools = [classifier.outputs(data, split) for split in Split]
@@ -92,7 +92,7 @@ def measure(
 
 
 def _some(outputs: Outputs, most: int, seed: int) -> Outputs:
-    """Draw records at random and keep their order; outputs of the same length always give the same rows."""
+    """Draw records at random, in their order; the same rows are drawn from all outputs of the same length."""
     if len(outputs) <= most:
         return outputs
     drawn = numpy_generator(seed, "curious", "measured").choice(len(outputs), size=most, replace=False)

@@ -42,7 +42,7 @@ class Mixture:
 
     def __post_init__(self) -> None:
         if not 0.5 < self.beta_y < 1:
-            raise InputError(f"mixture: beta_y must lie in (0.5, 1), so that ŷ still tells y; got {self.beta_y}")
+            raise InputError(f"mixture: beta_y must lie in (0.5, 1), so that ŷ still predicts y; got {self.beta_y}")
 
     @property
     def beta_s(self) -> float:

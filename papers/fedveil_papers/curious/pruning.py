@@ -30,7 +30,7 @@ def prune(classifier: Classifier, amount: float, *, scope: Scope = "layer") -> C
     Args:
         classifier: F with G.
         amount: the share of weights that become 0, in [0, 1); PyTorch rounds it to a whole number of weights.
-        scope: "layer": the smallest of each layer; "network": the smallest of all layers together.
+        scope: "layer": the smallest weights of each layer; "network": the smallest weights of all layers together.
     """
     if not 0 <= amount < 1:
         raise InputError(f"prune: amount must lie in [0, 1), got {amount:g}")
@@ -38,7 +38,7 @@ def prune(classifier: Classifier, amount: float, *, scope: Scope = "layer") -> C
         raise InputError(f"prune: scope {scope!r} is not known: choose {' or '.join(get_args(Scope))}")
     network = copy.deepcopy(classifier.network)
     for parameter in network.parameters():
-        parameter.data = parameter.data.contiguous()  # PyTorch prunes no weights that lie channels last
+        parameter.data = parameter.data.contiguous()  # PyTorch cannot prune weights in channels-last layout
     layers = [(part, "weight") for part in network.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
     if scope == "network":
         torch_prune.global_unstructured(layers, torch_prune.L1Unstructured, amount=amount)

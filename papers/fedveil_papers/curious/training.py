@@ -58,7 +58,7 @@ def train(
                 f"{data.name}: {name!r} is missing in all training or in all validation records; take others"
             )
     order = torch_generator(seed, "curious", "order")
-    best, kept, state = -1.0, 0, training.state()
+    best, best_epoch, state = -1.0, 0, training.state()
     history = []
     with torch.random.fork_rng(devices=[]):  # dropout draws from the global state: seed it here, restore it after
         torch.default_generator.manual_seed(child_seed(seed, "curious", "dropout"))
@@ -69,9 +69,9 @@ def train(
             if progress:
                 progress(f"epoch {epoch}: honesty {figures['honesty']:.3f}, curiosity {figures['curiosity']:.3f}")
             if figures["score"] > best:
-                best, kept, state = figures["score"], epoch, training.state()
+                best, best_epoch, state = figures["score"], epoch, training.state()
     training.load(state)
-    classifier = training.classifier(history, kept)
+    classifier = training.classifier(history, best_epoch)
     return classifier if game.attack == "parameterised" else classifier.with_thresholds(data, Split.VALIDATION)
 
 
@@ -186,11 +186,13 @@ class Training:
 
 def _copy_weights(start: nn.Module, network: nn.Module, name: str) -> None:
     """Give a network the weights of another of the same shape."""
-    given, wanted = ({key: part.shape for key, part in module.state_dict().items()} for module in (start, network))
-    if given != wanted:
+    start_shapes, shapes = (
+        {key: part.shape for key, part in module.state_dict().items()} for module in (start, network)
+    )
+    if start_shapes != shapes:
         raise InputError(
             f"{name}: its features or classes (or the game's widths) are not those of the network to start from; "
-            "encode them alike"
+            "encode them in the same way"
         )
     network.load_state_dict(start.state_dict())
 
@@ -224,10 +226,10 @@ def _optimiser(module: nn.Module, settings: Optimiser) -> torch.optim.Optimizer:
 
 
 class QuickDropout(nn.Dropout):
-    """Dropout with p rounded to a multiple of 2⁻¹⁵, at a quarter of the random numbers: 63 bits serve four entries.
+    """Dropout with p rounded to a multiple of 2⁻¹⁵, which needs a quarter of the random numbers: one for four entries.
 
-    Torch draws a number for every entry, which takes a quarter of a step of the paper's classifier on a CPU. The
-    draws come from torch's global state, which the caller must have seeded.
+    Torch draws a number for every entry, which takes a quarter of the time of a step of the paper's classifier on a
+    CPU. The draws come from torch's global state, which the caller must have seeded.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -238,7 +240,7 @@ class QuickDropout(nn.Dropout):
         words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device).random_()
         bits = words.view(torch.int16)[: x.numel()].bitwise_and(_LEVELS - 1)  # the sign is 0 in every fourth
         mask = (bits >= dropped).to(x.dtype).mul_(_LEVELS / (_LEVELS - dropped))
-        # The mask lies in memory as x does, whatever the order of its axes, so that the product runs straight through.
+        # The mask has the memory layout of x, whatever the order of its axes, so that the product is fast.
         filled = x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))
         return x * (mask.as_strided(x.shape, x.stride()) if filled else mask.view(x.shape))
 

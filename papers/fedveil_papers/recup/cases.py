@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Case:
-    """A data set, its people's attributes, and where updates are looked at.
+    """A data set, its people's attributes, and the rounds whose updates are examined.
 
     Attributes:
         source: adult, lfw, audiomnist or celeba.
-        attributes: the data's, for which zoos are fitted.
-        asked: those of them that are attacked; default: all.
-        rounds: where updates are looked at.
-        length: rounds of a run; default: up to the last that is looked at.
-        people: at most so many train, validation and test people.
-        options: of the data source.
-        settings: of `laboratory.Task`.
-        name: default: the source.
-        given: all of this as it was given, by which kept parts are identified.
+        attributes: the data's attributes, for which zoos are fitted.
+        asked: the attributes that are attacked; default: all.
+        rounds: the rounds whose updates are examined.
+        length: rounds of a run; default: up to the last that is examined.
+        people: the maximum numbers of train, validation and test people.
+        options: options of the data source.
+        settings: settings of `laboratory.Task`.
+        name: what the case is called; default: the source.
+        given: the case's JSON values, which identify stored parts.
     """
 
     source: str
@@ -93,17 +93,18 @@ class Trial:
     """A shield with its strengths.
 
     Attributes:
-        name: the curve's.
-        shield: its kind and settings; a list is a chain.
-        setting: the setting that the strength is a value of.
-        values: strengths as that setting takes them.
-        norms: strengths as relative L2 norms of the change, in place of values; the setting is searched in each round.
-        span: the values of the setting between which norms are searched.
-        zoo: settings of the zoos that the shield is given, one per attribute: features, members, widths, depth, bits,
-            attributes (default: all).
+        name: the curve's name.
+        shield: its kind and settings.
+        setting: the setting whose values are the strengths.
+        values: strengths as values of that setting.
+        norms: strengths as relative L2 norms of the change, in place of values; the setting's value is searched in each
+            round.
+        span: the range of the setting's values in which norms are searched.
+        zoo: settings of the shield's zoos, one per attribute: features, members, widths, depth, bits, attributes
+            (default: all).
         only: names of the cases that it is tried on; default: all.
         utility: whether a run is played under it.
-        given: all of this as it was given.
+        given: the trial's JSON values.
     """
 
     name: str
@@ -129,13 +130,13 @@ class Trial:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What identifies the shield, whatever other strengths and cases it is tried at."""
+        """What identifies the shield, independent of the strengths and cases that it is tried with."""
         norms = {"as_norms": bool(self.norms)}
         return {key: value for key, value in self.given.items() if key not in ("values", "norms", "only")} | norms
 
     @property
     def strengths(self) -> list[float | None]:
-        """All strengths; one without a number where the shield has none."""
+        """All strengths; a single None if the shield has none."""
         return [*self.values] or [*self.norms] or [None]
 
     def check(self) -> None:
@@ -177,7 +178,7 @@ def laboratory_key(
 
 
 def laboratory(key: str, report: Report) -> Laboratory:
-    """Return a case's laboratory; its undefended run and its zoos serve all parts that a process measures in turn."""
+    """Return a case's laboratory; all parts that a process measures in turn share its undefended run and its zoos."""
     lab = _laboratory(key)
     lab.progress = lambda what: report.progress(0.0, what)
     return lab
@@ -207,8 +208,8 @@ class MadeShields:
 
     Attributes:
         run: the shield of the run whose learning is measured.
-        by_round: those of rounds that need a strength of their own.
-        settings: what was chosen: the setting's value by round, and what zoos take.
+        by_round: the shields of rounds that need a strength of their own.
+        settings: what was chosen: the setting's value by round, and the sizes of zoos.
     """
 
     run: Shield
@@ -217,9 +218,9 @@ class MadeShields:
 
 
 def make_shields(lab: Laboratory, trial: Trial, strength: float | None) -> MadeShields | None:
-    """Return a trial's shields at a strength; None where no value of the setting has the norm.
+    """Return a trial's shields at a strength; None if no value of the setting reaches the norm.
 
-    Strengths that are norms are searched in each round; the run has the shield of its first round.
+    If strengths are norms, the setting's value is searched in each round; the run has the shield of its first round.
     """
     from fedveil_papers.recup.laboratory.matching import at_norm
 
@@ -250,13 +251,13 @@ class FromShadows(Protocol):
 
 
 NUMBERS = 2**26
-"""How many numbers of shadows' updates are held at once."""
+"""How many numbers of shadow clients' updates are in memory at once."""
 
 
 def fitted(lab: Laboratory, shield: Shield) -> Shield:
-    """Fit a shield that needs it on updates of shadow clients in all rounds looked at.
+    """Fit a shield, if it needs fitting, on updates of shadow clients in all rounds that are examined.
 
-    Shadows are every second training client: half of those that an attacker learns from.
+    Shadow clients are every second training client: half of those that an attacker learns from.
     """
     import torch
 
@@ -276,7 +277,7 @@ def fitted(lab: Laboratory, shield: Shield) -> Shield:
 
 
 def kept_zoos(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
-    """Return the laboratory's zoos of these settings, fitted when they are first needed."""
+    """Return the laboratory's zoos with these settings, which are fitted when they are first needed."""
     key = json.dumps(dict(settings), sort_keys=True)
     if key not in lab.zoos:
         lab.say("zoo")
@@ -285,7 +286,7 @@ def kept_zoos(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
 
 
 def fit_zoos(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
-    """Fit one zoo per attribute on the clean updates of training people in all rounds looked at."""
+    """Fit one zoo per attribute on the clean updates of training people in all rounds that are examined."""
     import torch
 
     from fedveil.shields.recup import fit_zoo
@@ -298,8 +299,10 @@ def fit_zoos(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
     zoos = {}
     for name in rest.pop("attributes", None) or list(lab.task.data.attributes):
         rounds = [lab.clean[number] for number in lab.rounds]
-        updates, held = (np.concatenate([seen.pools[index][how] for seen in rounds]) for index in (0, 1))
-        codes, held_codes = (np.concatenate([seen.labels[index][name].codes for seen in rounds]) for index in (0, 1))
+        updates, held_out = (np.concatenate([seen.pools[index][how] for seen in rounds]) for index in (0, 1))
+        codes, held_out_codes = (
+            np.concatenate([seen.labels[index][name].codes for seen in rounds]) for index in (0, 1)
+        )
         zoo = fit_zoo(
             torch.from_numpy(updates).float(),
             codes,
@@ -309,7 +312,7 @@ def fit_zoos(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
             how,
             widths,
             seed=seed,
-            validation=(torch.from_numpy(held).float(), held_codes) if _enough(held_codes) else 0.2,
+            validation=(torch.from_numpy(held_out).float(), held_out_codes) if _enough(held_out_codes) else 0.2,
             started_from={number: lab.undefended.weights[number] for number in lab.rounds},
             precomputed=True,
             **rest,
@@ -319,6 +322,6 @@ def fit_zoos(lab: Laboratory, settings: Mapping[str, Any]) -> dict[str, Zoo]:
 
 
 def _enough(codes: IntArray) -> bool:
-    """Return whether people held out can stop and score members; if not, some of the training people do."""
+    """Return whether there are enough held-out people to stop and score members; if not, training people are used."""
     values, counts = np.unique(codes[codes >= 0], return_counts=True)
     return len(values) > 1 and int(counts.min()) > 1 and int(counts.sum()) >= 20

@@ -29,11 +29,11 @@ class TrainingRun:
     Attributes:
         method, strength: the clients' shield.
         participation: the share of clients that take part in a round.
-        aggregation: what the server does.
+        aggregation: how the server aggregates updates.
         losses: the test people's loss, by round.
-        reduction: how much it fell, from the start to the end.
-        kept: the reduction relative to the run without a shield, same server and participation.
-        clients: how many there are.
+        reduction: how much the loss fell, from the start to the end.
+        kept: the reduction relative to the run without a shield, with the same server and participation.
+        clients: the number of clients.
         silent: how often a client could not send anything.
         relative_l2: the mean norm of the shield's change over the mean norm of the update.
     """
@@ -60,13 +60,13 @@ class TrainingRuns:
 
 @dataclass(frozen=True)
 class Convergence(Experiment[TrainingRuns]):
-    """Runs of one task in which each client hides one of several attributes, by turns.
+    """Runs of one task in which each client hides one of several attributes, assigned in turn.
 
     Attributes:
-        case: data set, attributes, people; `rounds` are where the zoo learns, `length` how long each run is.
+        case: data set, attributes, people; `rounds` are those that the zoo learns from, `length` is that of each run.
         methods: shields, each at its strengths.
         participation: shares of clients that take part in a round.
-        aggregations: what the server does, by name; all but the first are tried at the last participation alone.
+        aggregations: how the server aggregates, by name; all but the first are tried only at the last participation.
         every: how often the test people's loss is measured, in rounds.
         seed: all randomness derives from it.
     """
@@ -98,7 +98,7 @@ class Convergence(Experiment[TrainingRuns]):
         return [part for _, part in self._runs()]
 
     def _runs(self) -> list[tuple[dict[str, Any], Part]]:
-        """Return what is said of each run, and the part that measures it."""
+        """Return a description of each run, and the part that measures it."""
         case = Case.of(self.case)
         servers = [(share, self.aggregations[0]) for share in self.participation]
         servers += [(self.participation[-1], name) for name in self.aggregations[1:]]
@@ -133,12 +133,12 @@ class Convergence(Experiment[TrainingRuns]):
         return runs
 
     def gather(self, measured: Measured, paper: PaperFigures) -> TrainingRuns:
-        """Return all runs, each beside the run without a shield."""
+        """Return all runs, each compared with the run without a shield."""
         runs = []
         for about, part in self._runs():
             figures = measured[part]
             if about["method"] == "no shield":
-                bare = figures["reduction"]  # of the runs with the same server and participation, it is the first
+                bare = figures["reduction"]  # it comes first among the runs with the same server and participation
             runs.append(
                 TrainingRun(
                     **about,
@@ -194,14 +194,14 @@ class Convergence(Experiment[TrainingRuns]):
                 f"{run.relative_l2:.3f}",
             )
         table.caption = (
-            "Test people's loss. Kept: of the fall in the run without a shield, same server and participation."
+            "Test people's loss. Kept: as a share of the fall without a shield, with the same server and participation."
         )
         return [table]
 
     def notes(self, results: TrainingRuns) -> list[str]:
-        """Say what the figures rest on."""
+        """Say what the figures are based on."""
         return [
-            "This shows learning alone; what attackers read is measured by recup/single-attribute and others.",
+            "This shows only learning; what attackers read is measured by recup/single-attribute and others.",
             *notes_of(results.paper),
         ]
 
@@ -222,7 +222,7 @@ class Convergence(Experiment[TrainingRuns]):
 
 
 def aggregator(name: str) -> Aggregator:
-    """Return what the server does, by name."""
+    """Return an aggregator by name."""
     from fedveil.config.study import PartSettings
 
     chosen: Aggregator = parts.choose(parts.aggregators(), PartSettings(kind=name), "experiment: aggregations")
@@ -258,7 +258,7 @@ def play(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
 
 def _policies(lab: Laboratory) -> Callable[[int], Policy]:
-    """Let clients hide the attributes by turns, each one of them wholly."""
+    """Assign the attributes to clients in turn; each client hides one of them completely."""
     from fedveil.core.policy import Policy
     from fedveil.data import Split
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fedveil_papers.recup.laboratory import Laboratory
 
 RECOGNISABLE = 25.0
-"""dB from which a reconstruction is counted as good."""
+"""A reconstruction with at least this many dB counts as good."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,17 @@ class Inverted:
     """Reconstructions of test people's pictures from one update each.
 
     Attributes:
-        quality: of the reconstructions.
-        guess: of the mean training picture, which needs no update.
-        victims: how many sent something.
-        silent: how many sent nothing.
-        labels_right: how many labels were recovered rightly.
+        quality: the quality of the reconstructions.
+        guess: the quality of the mean training picture, which needs no update.
+        victims: how many people sent something.
+        silent: how many people sent nothing.
+        labels_right: how many labels were recovered correctly.
         relative_l2, cosine: the shield's change of their updates: the median relative norm, the mean cosine.
         tv_weight, over: the attack that was chosen on validation people.
-        tuning: the mean squared error of each attack on validation people; empty where there is one attack.
+        tuning: the mean squared error of each attack on validation people; empty if there is only one attack.
         each: each victim's figures by measure.
         originals: pictures of the victims that are shown, as PNG in base64.
-        pictures: their reconstructions; None where nothing was sent.
+        pictures: their reconstructions; None if nothing was sent.
     """
 
     quality: Quality
@@ -128,8 +128,8 @@ def invert_people(
 ) -> Inverted:
     """Reconstruct test people's pictures at a round's weights.
 
-    Of several attacks the one with the least mean error on validation people is used: the attacker can put pictures
-    through the same shield.
+    Of several attacks, the one with the least mean error on validation people is used: the attacker can send pictures
+    of its own through the same shield.
     """
     attacked = lab.task.people(Split.TEST)[:victims]
     best, errors = attacks[0], list[float]()
@@ -140,8 +140,8 @@ def invert_people(
         return None if progress is None else lambda share: progress((done + weight * share) / whole)
 
     if extra:
-        held = _Seen.of(lab, shielding, number, lab.task.people(Split.VALIDATION)[:tuning])
-        errors = held.errors(attacks, progress_of(extra))
+        validation = _Seen.of(lab, shielding, number, lab.task.people(Split.VALIDATION)[:tuning])
+        errors = validation.errors(attacks, progress_of(extra))
         done = extra
         best = attacks[int(np.argmin(errors))]
     seen = _Seen.of(lab, shielding, number, attacked)
@@ -179,10 +179,10 @@ def invert_people(
 
 @dataclass(frozen=True, eq=False)
 class Shielding:
-    """A shield made at a strength; with a span, the strength is a relative norm, met for each person by itself.
+    """A shield at a strength; with a span, the strength is a relative norm, reached for each person separately.
 
-    Updates of different people differ in length by orders of magnitude. A noise of one size would leave one picture
-    untouched and drown another, and a mean over both would say nothing of either.
+    Updates of different people differ in length by orders of magnitude. Noise of one size would leave one picture
+    untouched and drown another, and a mean over both would say nothing about either.
     """
 
     make: Callable[[float | None], Shield]
@@ -190,7 +190,7 @@ class Shielding:
     span: tuple[float, float] | None = None
 
     def sent(self, lab: Laboratory, model: nn.Module, person: IntArray, number: int) -> Sent:
-        """Return what one person sends whose change has this norm relative to their update."""
+        """Return what one person sends if the change has this norm relative to their update."""
         assert self.span is not None
         assert self.strength is not None
 
@@ -243,7 +243,7 @@ class _Seen:
         )
 
     def errors(self, attacks: Sequence[Inversion], progress: Callable[[float], None] | None) -> list[float]:
-        """Return the mean squared error of each attack; those that differ in the weight alone are one stack."""
+        """Return the mean squared error of each attack; attacks that differ only in the weight run as one stack."""
         task, count, errors = self.lab.task, len(self.rows), dict[Inversion, float]()
         kinds = list(dict.fromkeys(replace(attack, tv_weight=0.0) for attack in attacks))
         for index, kind in enumerate(kinds):

@@ -1,4 +1,4 @@
-"""Pictures beside each other: as PNG in JSON, and as a page that needs no other file."""
+"""Pictures side by side: as PNG in JSON, and as a self-contained page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ShownPicture:
 
 @dataclass(frozen=True)
 class Column:
-    """What is shown of each victim under one defence; None where nothing was sent."""
+    """What is shown of each victim under one defence; None if nothing was sent."""
 
     title: str
     pictures: Sequence[ShownPicture | None]

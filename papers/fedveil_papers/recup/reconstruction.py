@@ -54,7 +54,7 @@ class Panel:
     attacked: list[Attacked]
 
     def grid(self) -> Grid:
-        """Return the panel's pictures as a grid: rows victims, columns the original and each defence."""
+        """Return the panel's pictures as a grid: a row per victim, columns for the original and each defence."""
         columns = [
             Column(
                 attacked.title,
@@ -69,9 +69,9 @@ class Panel:
         ]
         caption = (
             "Left: the victims' pictures. Beside them: what the server reconstructs from one update of round "
-            f"{self.round}, without a shield and under each (strengths are relative L2 norms of the change, or values "
-            "of the shield's setting). Below each: mean squared error on the scale 0–255, and peak signal-to-noise "
-            "ratio."
+            f"{self.round}, without a shield and under each shield (strengths are relative L2 norms of the change, or "
+            "values of the shield's setting). Below each: mean squared error on the scale 0–255, and peak "
+            "signal-to-noise ratio."
         )
         shown = min(len(column.pictures) for column in columns)
         originals = self.attacked[0].inverted.originals[:shown]
@@ -89,7 +89,7 @@ class ReconstructionResults:
 
 @dataclass(frozen=True)
 class Reconstructions(Experiment[ReconstructionResults]):
-    """Invert the updates of test people under each shield, and set pictures and figures beside each other.
+    """Invert the updates of test people under each shield, and show pictures and figures side by side.
 
     Attributes:
         cases: data set, attributes, rounds, people (see `Case`), and `inversion`, the attack's settings, whose
@@ -170,7 +170,7 @@ class Reconstructions(Experiment[ReconstructionResults]):
             "people": [victims, self.tuning, self.shown],
             "seed": self.seed,
         }
-        # Nobody reads attributes here: features are computed only where a zoo needs them.
+        # Nobody reads attributes here: features are computed only if a zoo needs them.
         features = {str(each.zoo.get("features", "max")) for each in trials if each.zoo is not None}
         reads = [(how, "stru-nn") for how in sorted(features)]
         key = laboratory_key(case, self.seed, case.attributes, static=reads, length=case.length)
@@ -239,7 +239,7 @@ class Reconstructions(Experiment[ReconstructionResults]):
         )
 
     def tables(self, results: ReconstructionResults) -> list[Table]:
-        """Lay out one table per case and round, and the paper's ratios of errors beside ours."""
+        """Lay out one table per case and round, and one with the paper's ratios of errors beside ours."""
         from rich.table import Table
 
         tables = [_figures_table(panel, self._defended) for panel in results.panels]
@@ -252,7 +252,7 @@ class Reconstructions(Experiment[ReconstructionResults]):
         return tables
 
     def notes(self, results: ReconstructionResults) -> list[str]:
-        """Say what the figures rest on."""
+        """Say what the figures are based on."""
         return [
             *LEAD,
             "RecUP-FL as printed publishes the attribute that it hides to an attacker who has seen defended updates.",
@@ -261,7 +261,7 @@ class Reconstructions(Experiment[ReconstructionResults]):
         ]
 
     def draw(self, results: ReconstructionResults, canvas: Any) -> None:
-        """Draw the grid of each case and round: rows victims, columns the original and each defence."""
+        """Draw the grid of each case and round: a row per victim, columns for the original and each defence."""
         grids = [panel.grid() for panel in results.panels]
         width = max(1 + len(grid.columns) for grid in grids)
         heights = [len(grid.originals) for grid in grids]
@@ -299,20 +299,21 @@ class Reconstructions(Experiment[ReconstructionResults]):
 
 
 LEAD = [
-    "One attacker (Geiping et al. 2020), which knows the weights and recovers labels from the update; of several "
-    "weights of the total variation it takes the best on validation people's updates under the same shield. A high "
-    "error shows that this attacker failed, not that the picture is safe.",
-    "The mean training picture is a guess that needs no update. Where a defence's MSE lies above it, this attacker "
-    "would do better not to look: such figures say how odd its pictures are, not how private.",
+    "There is one attacker (Geiping et al. 2020), which knows the weights and recovers labels from the update; of "
+    "several weights of the total variation it uses the one that is best on validation people's updates under the same "
+    "shield. A high error shows that this attacker failed, not that the picture is safe.",
+    "The mean training picture is a guess that needs no update. If a defence's MSE lies above it, this attacker would "
+    "do better not to look at the update: such figures say how odd its pictures are, not how private.",
     "RecUP-FL's figures are at equal learning loss. Here each victim's change has the same L2 norm relative to its "
-    "update, the strength being found for each; where a shield cannot reach it, its strongest is used.",
+    "update, and the strength is searched for each victim; if a shield cannot reach the norm, its strongest setting is "
+    "used.",
 ]
-"""What figures and pictures rest on."""
+"""What figures and pictures are based on."""
 
 
 @dataclass(frozen=True)
 class _AttackedCase:
-    """A case, and the attacks among which validation people choose; `absent`: its data is not on this machine."""
+    """A case, and the attacks to choose from on validation people; `absent`: its data is not on this machine."""
 
     case: Case
     inversions: list[Inversion]
@@ -363,7 +364,7 @@ def attack(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
 
 def _printed(paper: PaperFigures, case: str, number: int, method: str) -> dict[str, Any]:
-    """Return what the paper prints for a row; empty where it prints nothing."""
+    """Return what the paper prints for a row; empty if it prints nothing."""
     wanted = (case, number, method)
     entries = (entry for entry in paper if (entry.get("case"), entry.get("round"), entry.get("method")) == wanted)
     return dict(next(entries, {}))
@@ -390,7 +391,7 @@ def _figures_table(panel: Panel, defended: int) -> Table:
         table.add_row(attacked.method, at(attacked.strength), f"{inverted.relative_l2:.3f}", *cells, *counts)
         if inverted is first and defended < victims:
             table.add_row(f"no shield, the first {defended}", *_cells_of_first(inverted.each, defended))
-    table.caption = "Means over victims with 95% bootstrap intervals; labels: how many were recovered rightly."
+    table.caption = "Means over victims with 95% bootstrap intervals; labels: how many were recovered correctly."
     return table
 
 
@@ -400,7 +401,7 @@ def _cells(quality: Quality, paper: Mapping[str, Any]) -> list[str]:
 
 
 def _cells_of_first(each: Mapping[str, list[float]], count: int) -> list[str]:
-    """Return the cells of those victims without a shield who are attacked under shields, too: like with like."""
+    """Return the cells, without a shield, of only those victims who are also attacked under shields."""
     first = {name: values[:count] for name, values in each.items()}
     mse, psnr, ssim = (sum(first[name]) / count for name in ("mse", "psnr", "ssim"))
     good = sum(value >= RECOGNISABLE for value in first["psnr"])

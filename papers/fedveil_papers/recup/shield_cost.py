@@ -1,9 +1,9 @@
 """What shields on updates cost, relative to DP-Gaussian by `torch.normal`, in one run and one process (Table 1).
 
-Times do not depend on what a zoo has learned but for how often the largest entry of a pool changes; so members are
-drawn, not fitted, and pull in one direction, as fitted ones do. All shields' `change_all` is timed, or `change` client
-by client where a shield has no other; checks of the result and the measuring of damage, which are the same for all, are
-left out and timed by themselves.
+Times depend on what a zoo has learned only through how often the largest entry of a pool changes; so members are drawn,
+not fitted, and pull in one direction, as fitted members do. For each shield `change_all` is timed, or `change` client
+by client if the shield has no `change_all`. Checks of the result and the measurement of damage are the same for all;
+they are left out, and timed separately.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 PAPER = {"recup": 12.2, "dp-gaussian": 1.0, "dp-laplace": 31.8, "sparsify": 2.8, "soteria": 875.0}
 SHAPE = (3, 62, 47)
 BUDGET = 3.0
-"""The total L∞ budget in medians of the features: it makes a change of about a tenth of the update's norm, in which a
-pool's largest entry changes often; smaller budgets cost a little less."""
+"""The total L∞ budget, in medians of the features. It gives a change of about a tenth of the update's norm, with which
+a pool's largest entry changes often; smaller budgets cost a little less."""
 
 LEFT_OUT = 0.2
-"""Soteria's share of features: fewer than are live, so that their norms must be known. With 0.8 all live ones are left
-out, and no norm is computed."""
+"""Soteria's share of features: fewer than are live, so that their norms must be computed. With 0.8 all live features
+are left out, and no norm is computed."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,12 @@ class Costs:
     """What shields cost in one run.
 
     Attributes:
-        clients, weights, features, members, threads, turns: of the run: an update has so many weights and features, the
-            zoo so many members; the fastest of so many turns counts.
+        clients, members, threads: the numbers of clients, of members of the zoo, and of threads.
+        weights, features: the numbers of weights and features of an update.
+        turns: the number of turns, of which the fastest counts.
         relative_change: the median norm of RecUP's change relative to the update's.
         seconds_per_client, relative_to_dp_gaussian: times by shield.
-        paper: what the paper says.
+        paper: what the preset quotes from the paper.
     """
 
     clients: int
@@ -88,10 +89,11 @@ class ShieldCost(Experiment[Costs]):
     """A round of clients with one record each, RecUP-FL's LFW network, a zoo with widths spread over 128–2048, float32.
 
     Attributes:
-        clients: how many.
-        turns: of which the fastest counts; in each all shields take part, so that they meet the same disturbances.
-        threads: of torch; with one, times are steady on a busy machine, too.
-        few: only DP-Gaussian, RecUP and Soteria.
+        clients: the number of clients.
+        turns: the number of turns, of which the fastest counts; all shields take part in each, so that they meet the
+            same disturbances.
+        threads: the number of torch's threads; with one, times are steady even on a busy machine.
+        few: whether to time only DP-Gaussian, RecUP and Soteria.
     """
 
     kind: ClassVar[str] = "shield-cost"
@@ -106,7 +108,7 @@ class ShieldCost(Experiment[Costs]):
             raise InputError("experiment: clients, turns and threads must be at least 1")
 
     def parts(self) -> list[Part]:
-        """Return the one part; it is never read from a folder, for a time belongs to the run that took it."""
+        """Return the one part; it is never read from a folder, since a time belongs to the run that took it."""
         settings = {"clients": self.clients, "turns": self.turns, "threads": self.threads, "few": self.few}
         return [Part(settings, "fedveil_papers.recup.shield_cost:time_shields", "timing", reused=False)]
 
@@ -116,7 +118,7 @@ class ShieldCost(Experiment[Costs]):
         return Costs(**measured[part], paper=paper)
 
     def rows(self, results: Costs) -> list[Row]:
-        """Return a row per shield; times stand in `more`."""
+        """Return a row per shield; times are in `more`."""
         return [
             Row(
                 method=name,
@@ -141,16 +143,16 @@ class ShieldCost(Experiment[Costs]):
         return [table]
 
     def notes(self, results: Costs) -> list[str]:
-        """Say what the figures rest on."""
+        """Say what the figures are based on."""
         return [
-            f"RecUP's change is {results.relative_change:.1%} of the update's norm, in which pools' largest entries "
+            f"RecUP's change is {results.relative_change:.1%} of the update's norm, with which pools' largest entries "
             "change often.",
-            "Only ratios within this run mean something. The paper's are of one client on a graphics card.",
+            "Only ratios within this run are meaningful. The paper's ratios are for one client on a graphics card.",
             *notes_of(results.paper),
         ]
 
     def draw(self, results: Costs, canvas: Any) -> None:
-        """Draw the ratios, on a logarithmic scale, the paper's beside them."""
+        """Draw the ratios on a logarithmic scale, with the paper's beside them."""
         canvas.set_size_inches(5.5, 3.2)
         axis = canvas.subplots()
         names = list(results.relative_to_dp_gaussian)
@@ -206,8 +208,8 @@ def time_shields(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
         "threads": threads,
         "turns": turns,
         "relative_change": float((change.norm(dim=1) / updates.norm(dim=1)).median()),
-        "seconds_per_client": {name: taken / clients for name, taken in seconds.items()},
-        "relative_to_dp_gaussian": {name: taken / seconds["dp-gaussian"] for name, taken in seconds.items()},
+        "seconds_per_client": {name: total / clients for name, total in seconds.items()},
+        "relative_to_dp_gaussian": {name: total / seconds["dp-gaussian"] for name, total in seconds.items()},
     }
 
 
@@ -235,14 +237,14 @@ def _timed(recup: RecUP, contexts: Sequence[Context], few: bool) -> dict[str, Ca
 
 
 def gaussian(updates: Tensor, clip: float = 1.0, sigma: float = 0.01) -> Tensor:
-    """DP-Gaussian as anybody would write it: clip every row, draw by `torch.normal`, add."""
+    """DP-Gaussian in its simplest form: clip every row, draw noise with `torch.normal`, add it."""
     norms: Tensor = torch.linalg.vector_norm(updates, dim=1, keepdim=True)
     sent: Tensor = updates * (clip / norms.clamp_min(1e-30)).clamp_max(1.0)
     return sent.add_(torch.normal(0.0, sigma, updates.shape))
 
 
 def drawn_zoo(updates: Tensor, segments: tuple[Segment, ...], classes: int = 3) -> Zoo:
-    """Members with random weights that answer much alike: what they have in common pulls in one direction."""
+    """Return members with random weights and a common part, so that they pull in one direction."""
     pooled = features(updates, segments, "max")
     sizes = tuple(hidden_sizes(width) for width in spread_widths())
     common = torch.randn(pooled.shape[1], generator=torch_generator(0, "common"))
@@ -267,7 +269,7 @@ def drawn_zoo(updates: Tensor, segments: tuple[Segment, ...], classes: int = 3) 
 
 
 def one_by_one(shield: Shield, contexts: Sequence[Context]) -> Callable[[Tensor], Tensor]:
-    """Change every client's update by itself."""
+    """Return a function that changes every client's update separately."""
 
     def change(updates: Tensor) -> Tensor:
         sent = torch.empty_like(updates)
@@ -280,8 +282,8 @@ def one_by_one(shield: Shield, contexts: Sequence[Context]) -> Callable[[Tensor]
 
 
 def checked(updates: Tensor) -> Tensor:
-    """What `apply_all` does around any shield that treats many clients together."""
-    for rows in (updates, updates):  # as given, and as sent
+    """Do what `apply_all` does around any shield that treats many clients together."""
+    for rows in (updates, updates):  # before and after the shield
         torch.isfinite(rows.abs().amax(dim=1))
     Damage.of_rows(updates, updates, [0] * len(updates))
     return updates

@@ -28,10 +28,10 @@ class Steps:
     """What was measured in a round for an attribute.
 
     Attributes:
-        round, attribute: where, and for what.
+        round, attribute: which round, and which attribute.
         with_meta_train: the cosine between the meta-train change and the meta-test step that follows it.
         without: the cosine between the same change and the step that the last member asks for at the start.
-        fooled: by variant the share of members that guess wrong, of the "own" zoo and of an "unseen" one.
+        fooled: by variant, the share of members that guess wrong, in the "own" zoo and in an "unseen" one.
     """
 
     round: int
@@ -52,11 +52,11 @@ class Transfers:
 
 @dataclass(frozen=True)
 class Transfer(Experiment[Transfers]):
-    """Cosines between steps, and how many members of another zoo each variant fools, which it never saw.
+    """Cosines between steps, and how many members each variant fools, also of a zoo that it never saw.
 
     Appendix I claims that the meta-test step is forced to be similar to the meta-train step. Its Taylor argument would
-    hold for any two steps against similar models; so the cosine is set beside that of the step which the last member
-    would have asked for at the start, without a meta-train. A difference of 0 says that meta-train does not matter.
+    hold for any two steps against similar models; so the cosine is compared with that of the step that the last member
+    would have asked for at the start, without a meta-train. A difference of 0 means that meta-train does not matter.
 
     Attributes:
         case: data set, attribute, rounds.
@@ -107,7 +107,7 @@ class Transfer(Experiment[Transfers]):
         return Transfers(steps, figures["clients"], paper)
 
     def rows(self, results: Transfers) -> list[Row]:
-        """Return a row for each round, attribute, variant and zoo; the cosines stand with the variant "meta"."""
+        """Return a row for each round, attribute, variant and zoo; rows of the variant "meta" have the cosines."""
         rows = []
         for steps in results.steps:
             cosines = {"cosine": steps.with_meta_train, "cosine_without_meta_train": steps.without}
@@ -132,7 +132,7 @@ class Transfer(Experiment[Transfers]):
         from rich.table import Table
 
         cosines = Table(title="Cosine between the meta-train change and the meta-test step")
-        for heading in ("round", "attribute", "behind the meta-train", "same member at the start"):
+        for heading in ("round", "attribute", "after the meta-train", "same member at the start"):
             cosines.add_column(heading, justify="right")
         fooling = Table(title=f"Share of members that guess wrong, {results.clients} test clients, same largest change")
         for heading in ("round", "attribute", "variant", "own zoo", "unseen zoo"):
@@ -145,8 +145,8 @@ class Transfer(Experiment[Transfers]):
         return [cosines, fooling]
 
     def notes(self, results: Transfers) -> list[str]:
-        """Say what the figures rest on."""
-        lines = ["Static members only: a retrained attacker reads the printed form's changes (recup/single-attribute)."]
+        """Say what the figures are based on."""
+        lines = ["Only static members: a retrained attacker reads the printed form's changes (recup/single-attribute)."]
         return lines + notes_of(results.paper)
 
     def draw(self, results: Transfers, canvas: Any) -> None:
@@ -154,7 +154,7 @@ class Transfer(Experiment[Transfers]):
         canvas.set_size_inches(4.5, 3.2)
         axis = canvas.subplots()
         labels = [f"round {steps.round}, {steps.attribute}" for steps in results.steps]
-        bars = {"behind the meta-train": -0.2, "at the start": 0.2}
+        bars = {"after the meta-train": -0.2, "at the start": 0.2}
         for (name, shift), figures in zip(
             bars.items(),
             zip(*((steps.with_meta_train, steps.without) for steps in results.steps), strict=True),
@@ -206,7 +206,7 @@ class _Moved:
 
     @property
     def size(self) -> float:
-        """A step whose change of one entry per feature has the relative norm after all steps."""
+        """The size of a step: if one entry per feature changes, the change has the relative norm after all steps."""
         count = len(self.zoo.mean) ** 0.5
         return float(self.relative * self.updates.norm(dim=1).mean() / (STEPS * count))
 
@@ -232,7 +232,7 @@ class _Moved:
         return {"with_meta_train": _mean(after, self.seed), "without": _mean(before, self.seed)}
 
     def fooled(self, unseen: Zoo) -> dict[str, Any]:
-        """Return by variant how many members of both zoos guess wrong, at the same largest change."""
+        """Return, by variant, what share of both zoos' members guesses wrong, at the same largest change."""
         import torch
 
         from fedveil.shields.recup.fgsm import VARIANTS, DirectPoint, climb, draw_models, fooled, reach, slopes_of
@@ -254,7 +254,7 @@ class _Moved:
 
 
 def _mean(parts: list[npt.NDArray[np.floating[Any]]], seed: int) -> dict[str, float]:
-    """Return the mean over clients of their mean, with a bootstrap interval over clients."""
+    """Return the mean over clients of each client's mean, with a bootstrap interval over clients."""
     import numpy as np
 
     from fedveil.core.randomness import numpy_generator

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 ENOUGH = 0.97
-"""The share of the loss's fall at which methods are compared."""
+"""The share of the loss's fall that methods must keep to be compared."""
 
 MODES = {"static": "static", "retrained": "retrained", "pooled": "retrained, rounds pooled"}
 
@@ -30,8 +30,8 @@ class Tried:
 
     Attributes:
         method, strength: what was tried.
-        point: what was measured; None where no setting of the shield has the norm.
-        settings: what was chosen: the setting's values by round, and what zoos take.
+        point: what was measured; None if no setting of the shield reaches the norm.
+        settings: what was chosen: the setting's values by round, and the sizes of zoos.
     """
 
     method: str
@@ -46,12 +46,12 @@ class Tried:
         return cls(figures["method"], figures["strength"], point, figures.get("settings") or {})
 
     def worst(self, attribute: str, mode: str) -> Reading | None:
-        """Return the attacker that counts: validation people choose the round and the attacker."""
+        """Return the strongest attacker; the round and the attacker are chosen on validation people."""
         readings = [] if self.point is None else self.point.read(attribute, mode)
         return strongest(readings) if readings else None
 
     def mean_static(self, attribute: str, attacker: str) -> float | None:
-        """Return a static attacker's balanced accuracy, the mean over the rounds looked at."""
+        """Return a static attacker's balanced accuracy, averaged over the rounds."""
         readings = [] if self.point is None else self.point.read(attribute, "static")
         values = [
             reading.balanced_accuracy.estimate
@@ -62,7 +62,7 @@ class Tried:
 
     @property
     def relative_l2(self) -> float | None:
-        """The mean norm of the change over the mean norm of the update, the mean over rounds."""
+        """The mean norm of the change over the mean norm of the update, averaged over rounds."""
         if self.point is None:
             return None
         norms = [damage["relative_l2"] for damage in self.point.damage.values()]
@@ -71,7 +71,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Panel:
-    """A case with everything that was tried on it; first of all, nothing."""
+    """A case with everything that was tried on it; the first is no shield."""
 
     case: str
     task: str
@@ -95,13 +95,13 @@ class Curves:
 
 @dataclass(frozen=True)
 class UpdateCurves(Experiment[Curves]):
-    """Each shield at each strength on each case: what it does, what attackers read, what learning keeps.
+    """Each shield at each strength on each case: what it does, what attackers read, and how well the model learns.
 
     Attributes:
-        cases: data set, attributes, rounds looked at, people; see `Case`.
+        cases: data set, attributes, rounds, people; see `Case`.
         methods: shields with their strengths; see `Trial`.
         static, adaptive, pool: pairs of features and attackers; see `laboratory.Laboratory`.
-        draws: bootstrap draws behind each interval.
+        draws: bootstrap draws for each interval.
         seed: all randomness derives from it.
     """
 
@@ -174,7 +174,7 @@ class UpdateCurves(Experiment[Curves]):
         return Curves(panels, paper)
 
     def rows(self, results: Curves) -> list[Row]:
-        """Return a row for each case, attribute, method, strength and mode of attack: the attacker that counts."""
+        """Return a row for each case, attribute, method, strength and mode of attack, with the strongest attacker."""
         return [
             self._row(panel, tried, attribute, mode)
             for panel in results.panels
@@ -213,12 +213,12 @@ class UpdateCurves(Experiment[Curves]):
         ]
 
     def notes(self, results: Curves) -> list[str]:
-        """Say what the figures rest on."""
+        """Say what the figures are based on."""
         return [
-            "Static attackers know clean updates only, as the paper's do; retrained ones learned from updates that "
-            "went through the same shield. All figures are estimates against the attackers tried.",
-            "Relative L2: the mean norm of the change over the mean norm of the update. Loss kept: how much of the "
-            "undefended run's fall of the test loss the run under the shield has.",
+            "Static attackers know only clean updates, as the paper's do; retrained attackers learned from updates "
+            "that went through the same shield. All figures are estimates against the attackers tried.",
+            "Relative L2: the mean norm of the change over the mean norm of the update. Loss kept: the fall of the "
+            "test loss under the shield, as a share of the undefended run's.",
             *_zoo_sizes(results),
             *notes_of(results.paper),
         ]
@@ -300,7 +300,7 @@ def _cells(tried: Tried, attribute: str) -> Sequence[str]:
 
 
 def _at_equal_learning(panel: Panel, attribute: str) -> Table:
-    """Lay out each method where it leaks least among its strengths that keep enough; validation people choose both."""
+    """Lay out each method at its least leaking strength that keeps enough, chosen on validation people."""
     from rich.table import Table
 
     table = Table(title=f"{panel.case}: {attribute}, at {ENOUGH:.0%} of the loss's fall or more")
@@ -319,12 +319,12 @@ def _at_equal_learning(panel: Panel, attribute: str) -> Table:
             worst, point = min(able, key=lambda pair: pair[0].validation)
             table.add_row(name, at(point.strength), f"{point.kept:.3f}", str(worst.balanced_accuracy))
         else:
-            table.add_row(name, "", "none keeps enough, or not measured", "–")
+            table.add_row(name, "", "no strength keeps enough, or not measured", "–")
     return table
 
 
 def _zoo_sizes(results: Curves) -> list[str]:
-    """Say what zoos take, each method's once."""
+    """Say how large zoos are, once for each method."""
     lines: dict[str, None] = {}
     for panel in results.panels:
         for tried in panel.tried:

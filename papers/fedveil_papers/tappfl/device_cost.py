@@ -1,4 +1,4 @@
-"""What a round costs one device in processor seconds; all methods are timed by turns in one process."""
+"""What a round costs one device in processor seconds; all methods are timed in turn in one process."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ REPEATS = 7
 
 
 def device_seconds(plan: Plan, points: Sequence[Point], repeats: int = REPEATS) -> dict[Point, list[float] | None]:
-    """Return processor seconds of one device's work in a round of the last stage; None where nothing is trained.
+    """Return processor seconds of one device's work in a round of the last stage; None if nothing is trained.
 
-    The device is the one of median size. Its work is its local epochs and its shield on the update; neither the
-    server's part nor the shield on inputs or releases is counted. Methods take turns, so that a busy moment of the
+    The device is the one of median size. Its work consists of its local epochs and its shield on the update; neither
+    the server's part nor a shield on inputs or releases is counted. Methods take turns, so that a busy moment of the
     machine affects all of them; the first turn of each is not counted. One thread is used.
     """
     seed = plan.study.seeds[0]

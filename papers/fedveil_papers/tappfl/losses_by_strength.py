@@ -1,4 +1,4 @@
-"""Recorded losses against the strength, with a least-squares line (TAPPFL's Figure 2)."""
+"""Recorded losses as functions of the strength, with a least-squares line (TAPPFL's Figure 2)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Panel:
     """One attribute of one study.
 
     Attributes:
-        study, data, attribute: which.
+        study, data, attribute: what the panel is about.
         entropy_nats: H(u) of the training records.
         points: all cells.
         lines: a line for each loss, by its name.
@@ -80,13 +80,13 @@ class Losses:
 
 @dataclass(frozen=True)
 class LossesByStrength(Shown[Losses]):
-    """Each loss at the end of training against the strength, and attackers' information on the same releases.
+    """Each loss at the end of training by strength, and what attackers read in the same releases.
 
     A loss is the mean over the last `rounds` recorded rounds of the last stage. The line is a least-squares fit over
     all strengths and seeds; the interval of its slope assumes that deviations from the line are normal.
 
     Attributes:
-        method: whose strengths are shown.
+        method: the method whose strengths are shown.
         losses: names of the moves whose losses are shown; the first is the adversary's.
         rounds: how many of the last rounds are averaged.
     """
@@ -193,10 +193,10 @@ class LossesByStrength(Shown[Losses]):
         entropies = "; ".join(f"{panel.data} {panel.attribute} {panel.entropy_nats:.3f}" for panel in results.panels)
         return [
             f"Losses are means over the last {results.rounds_averaged} rounds, on training records of the devices "
-            "that took part. A CE at or above H(u) says that the adversary reads nothing, or has not learned: never "
-            "that there is nothing to read. The retrained attackers' bits are a lower bound on what there is.",
+            "that took part. A CE at or above H(u) means that the adversary reads nothing or has not learned, never "
+            "that there is nothing to read. The retrained attackers' bits are a lower bound on what can be read.",
             f"H(u) in nats: {entropies}. At a JSD of 2 ln 2 = {2 * math.log(2):.3f} the critic distinguishes nothing.",
-            "The paper prints a picture and no figures; it says that CE rises with λ, and that JSD tends to.",
+            "The paper prints a picture but no figures; it says that CE rises with λ, and that JSD tends to rise.",
         ]
 
     def draw(self, results: Losses, canvas: Any) -> None:

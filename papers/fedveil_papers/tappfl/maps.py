@@ -1,4 +1,4 @@
-"""t-SNE of raw inputs and of releases, coloured by the attribute, with figures to check an eye against (Figure 3)."""
+"""t-SNE of raw inputs and of releases, coloured by the attribute, with figures to check the impression (Figure 3)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Map:
     Attributes:
         title: what is mapped.
         method, strength: the cell whose releases are mapped; for raw inputs, the cell that released them unchanged.
-        map: the people's positions, [[x, …], [y, …]]; None where there is nothing to map.
+        map: the people's positions, [[x, …], [y, …]]; None if there is nothing to map.
         codes: each person's value of the attribute.
-        retrained_balanced_accuracy: of attackers, on all test people.
+        retrained_balanced_accuracy: the retrained attackers' balanced accuracy on all test people.
         neighbour_in_space, neighbour_on_map: see `neighbour_agreement`.
     """
 
@@ -70,12 +70,12 @@ class AllMaps:
 class Maps(Shown[AllMaps]):
     """A row of maps per study and attribute: raw x, then what the method releases at each strength.
 
-    Beside each map are shown the retrained attackers' balanced accuracy on all test people, and how often the nearest
+    Beside each map stand the retrained attackers' balanced accuracy on all test people, and how often the nearest
     neighbour among the mapped people has the same value of u, averaged over values: in the space itself, and on the
-    map, which is what an eye sees.
+    map, which is what people see.
 
     Attributes:
-        method: whose releases are mapped.
+        method: the method whose releases are mapped.
     """
 
     kind: ClassVar[str] = "maps"
@@ -87,14 +87,14 @@ class Maps(Shown[AllMaps]):
             named_method(plan, self.method, self.kind)
             if _raw(plan) is None:
                 raise InputError(
-                    f"shows: {self.kind} sets raw inputs beside releases, but they are not attacked in study "
-                    f"{plan.study.name!r}: let drop_columns hold 0, or add a method whose game is raw"
+                    f"shows: {self.kind} compares releases with raw inputs, but these are not attacked in study "
+                    f"{plan.study.name!r}: let drop_columns include 0, or add a method whose game is raw"
                 )
             if plan.study.attacks.view != "representations":
                 raise InputError(f"shows: {self.kind} needs representations, not {plan.study.attacks.view}")
 
     def gather(self, played: Sequence[Played], paper: PaperFigures) -> AllMaps:
-        """Return all maps with their figures, of the first seed."""
+        """Return all maps with their figures, for the first seed."""
         rows = [self._row(study, attribute) for study in played for attribute in study.results.attributes]
         return AllMaps(self.method, rows)
 
@@ -155,7 +155,7 @@ class Maps(Shown[AllMaps]):
         return [
             f"Maps are of at most {PEOPLE} test people; attackers are retrained on the auxiliary people's releases and "
             "judged on all test people. A map that looks mixed proves nothing: read the figures beside it.",
-            "The paper prints maps and no figures: raw inputs 'form some clusters', learnt representations are "
+            "The paper prints maps but no figures: raw inputs 'form some clusters', learned representations are "
             "'completely mixed'.",
         ]
 
@@ -198,7 +198,7 @@ def _caption(row: MapRow, panel: Map) -> str:
 
 
 def _raw(plan: Plan) -> tuple[str, float | None] | None:
-    """Return the method and strength under which raw inputs were attacked; None where they were not."""
+    """Return the method and strength at which raw inputs were attacked; None if they were not."""
     for method in plan.methods:
         if method.game.kind != "raw":
             continue
@@ -234,7 +234,7 @@ def _map(title: str, cell: CellResult, vectors: npt.ArrayLike, codes: npt.ArrayL
 def neighbour_agreement(vectors: npt.ArrayLike, codes: npt.ArrayLike) -> Figure | None:
     """Return how often a person's nearest neighbour has the same value, averaged over values; None below two people.
 
-    Of several neighbours at the same least distance, the share with the same value counts. The interval is Agresti and
+    If several neighbours are equally near, the share of them with the same value counts. The interval is Agresti and
     Coull's, over people as if they were independent.
 
     >>> neighbour_agreement([[0.0], [0.1], [5.0], [5.1]], [0, 0, 1, 1]).estimate

@@ -34,7 +34,7 @@ ATTACKERS = {"retrained": "retrained attackers", "cotrained": "co-trained advers
 
 @dataclass(frozen=True)
 class Validation:
-    """What validation people say of a point: the figures by which strengths are chosen."""
+    """A point's figures on validation people, by which strengths are chosen."""
 
     utility: float
     leakage: float
@@ -45,12 +45,12 @@ class MethodPoint:
     """A method at a strength.
 
     Attributes:
-        method, strength: which.
+        method, strength: which method, at which strength.
         utility: accuracy of the task.
         retrained: balanced accuracy of retrained attackers.
         validation: both on validation people.
-        cotrained, cotrained_accuracy: balanced accuracy and accuracy of the game's own adversary; None where it has
-            none, or where it does not read what is released.
+        cotrained, cotrained_accuracy: balanced accuracy and accuracy of the game's own adversary; None if there is
+            none, or if it does not read what is released.
         spent: ε that noise has spent; None without noise.
     """
 
@@ -66,7 +66,7 @@ class MethodPoint:
 
 @dataclass(frozen=True)
 class Matched:
-    """A method against one attacker: the least it leaks, and its utility at each level; None: unreachable."""
+    """A method against one attacker: the least that it leaks, and its utility at each level (None: unreachable)."""
 
     least: Figure | None
     utility: Sequence[Figure | None]
@@ -77,12 +77,12 @@ class Panel:
     """One task and attribute of one study.
 
     Attributes:
-        study, data, task, attribute, seeds: which.
+        study, data, task, attribute, seeds: what the panel is about.
         prior, chance: accuracy of always guessing the attribute's most frequent value, and balanced accuracy of
             guessing.
         utility_prior: accuracy of always guessing the task's most frequent value.
         points: every method at every strength.
-        matched: by attacker and method.
+        matched: figures at matched leakage, by attacker and method.
     """
 
     study: str
@@ -108,11 +108,11 @@ class MatchedPanels:
 
 @dataclass(frozen=True)
 class MatchedLeakage(Shown[MatchedPanels]):
-    """Each method's utility where it leaks a given balanced accuracy; "unreachable" where it leaks more.
+    """Each method's utility at given leakages (balanced accuracies); "unreachable" if it always leaks more.
 
-    With retrained attackers a method's strengths are those that validation leaves undominated, and utility lies on the
-    straight line between neighbours (`Frontier.utility_at`). The co-trained adversary is not scored on validation:
-    its strengths are chosen on the figures shown, which flatters, and it is weak anyway.
+    With retrained attackers, a method's strengths are those that are undominated on validation, and utility is
+    interpolated linearly between neighbours (`Frontier.utility_at`). The co-trained adversary is not scored on
+    validation: its strengths are chosen on the figures shown, which flatters the method; and it is weak anyway.
 
     Attributes:
         levels: balanced accuracies at which methods are compared.
@@ -199,10 +199,10 @@ class MatchedLeakage(Shown[MatchedPanels]):
     def notes(self, results: MatchedPanels) -> list[str]:
         """Say how levels were matched, and what the paper says."""
         note = (
-            "Levels are balanced accuracies. 'unreachable': the method leaks more at every strength that validation "
-            "leaves undominated. Above a method's highest leakage its best utility is shown. The co-trained "
-            "adversary's strengths were chosen on the figures shown; it is left out where noise is added to what it "
-            "reads. ε is what the busiest device (or each person) really spent."
+            "Levels are balanced accuracies. 'unreachable': the method leaks more at every strength that is "
+            "undominated on validation. Above a method's highest leakage, its best utility is shown. Strengths for the "
+            "co-trained adversary were chosen on the figures shown; it is left out if noise is added to what it "
+            "reads. ε is what the busiest device (or each person) actually spent."
         )
         return [note, *(f"{entry['source']}: {entry['matched']}" for entry in results.paper)]
 
@@ -254,7 +254,7 @@ def _levels_table(panel: Panel, attacker: str, levels: Sequence[float]) -> Table
     from rich.table import Table
     from rich.text import Text
 
-    title = f"{panel.data}: {panel.task} against {panel.attribute}: accuracy where {ATTACKERS[attacker]} read it at …"
+    title = f"{panel.data}: {panel.task} against {panel.attribute}: accuracy if {ATTACKERS[attacker]} read it at …"
     table = Table(title=Text(title), title_justify="left")
     for heading in ("method", *(f"{level:g}" for level in levels), "least it leaks"):
         table.add_column(heading)
@@ -288,9 +288,9 @@ def _figure(estimate: Estimate | None) -> Figure | None:
 
 
 def _cotrained_figures(played: Played, cells: Sequence[CellResult], attribute: str) -> list[AttackerFigures]:
-    """Return the co-trained adversary's figures, one per cell; none where it has not seen what is released.
+    """Return the co-trained adversary's figures, one per cell; none if it has not seen what is released.
 
-    It reads r as the extractor computes it: with a shield on representations, something else leaves.
+    It reads r as the extractor computes it; with a shield on representations, something else is released.
     """
     plan = played.plan
     data = load_data(plan.study, cells[0].seed)
@@ -302,7 +302,7 @@ def _cotrained_figures(played: Played, cells: Sequence[CellResult], attribute: s
 
 
 def _cotrained(played: Played, point: Point, attribute: str) -> Point | None:
-    """Return a point with the co-trained adversary's leakage; its draws are normal, as wide as its interval."""
+    """Return a point with the co-trained adversary's leakage; its draws are normal, with the interval's width."""
     cotrained = _cotrained_figures(played, cells_of(played, point.method)[point.strength], attribute)
     if not cotrained:
         return None

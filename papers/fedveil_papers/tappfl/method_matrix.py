@@ -1,4 +1,4 @@
-"""Methods against four wishes, task-agnostic, efficient, provable and accurate; each cell is measured (Table 1)."""
+"""Methods judged by four wishes (task-agnostic, efficient, provable, accurate), each of them measured (Table 1)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class MatrixRow:
     """A method at a strength.
 
     Attributes:
-        method, strength: which.
+        method, strength: which method, at which strength.
         paper_name: what the paper calls the method.
         reads: what its game may read: x, u, y.
-        seconds_per_round: one device's processor seconds; None where nothing is trained.
-        times_reference: these as a multiple of the reference's.
-        bytes_per_round: sent by each device.
+        seconds_per_round: one device's processor seconds; None if nothing is trained.
+        times_reference: these seconds as a multiple of the reference's.
+        bytes_per_round: bytes sent by each device.
         spent: ε that noise has spent; None without noise.
         certificates: what is certified about its releases, for all seeds, as JSON values.
         utility, utility_lost: accuracy of the task, and by how much the reference's is higher.
@@ -99,9 +99,9 @@ class MethodMatrix(Shown[Matrix]):
 
     - task-agnostic: whether the game's stages declare to read y. The engine withholds what is not declared.
     - efficient: one device's processor seconds and bytes sent per round, and the seconds as a multiple of the
-      reference's; methods are timed by turns in one process.
-    - provable: certificates on what is released, and the ε spent by noise, with what each is about.
-    - accurate: how much utility is lost against the reference, paired over people, beside the leakage to retrained
+      reference's; methods are timed in turn in one process.
+    - provable: certificates about what is released, and the ε spent by noise, with what each is about.
+    - accurate: how much utility is lost compared with the reference, paired over people, and the leakage to retrained
       attackers.
 
     Attributes:
@@ -142,7 +142,7 @@ class MethodMatrix(Shown[Matrix]):
         ticks = [entry for entry in paper if "marks" in entry]
         names = dict.fromkeys(str(entry["method"]) for entry in ticks)
         by_method = {
-            name: {source: given["marks"] for source, given in printed(ticks, {"method": name}).items()}
+            name: {source: entry["marks"] for source, entry in printed(ticks, {"method": name}).items()}
             for name in names
         }
         return Matrix(blocks, dict(self.unmeasured), by_method)
@@ -227,10 +227,10 @@ class MethodMatrix(Shown[Matrix]):
         return [
             *(f"{name}: not measured: {why}." for name, why in results.unmeasured.items()),
             "game reads: what the game's stages declare; the engine withholds the rest, so a game without y is "
-            "task-agnostic in fact. s per round: processor seconds of one device of median size, one thread, methods "
-            "by turns; × none: median and quartiles over turns. kB up: sent per device and round.",
-            "accuracy lost: against no defence, paired over test people. leaks: balanced accuracy of retrained "
-            "attackers. An ε on updates bounds what updates reveal, and nothing about representations.",
+            "task-agnostic in fact. s per round: processor seconds of one device of median size, with one thread, "
+            "methods in turn; × none: median and quartiles over turns. kB up: sent per device and round.",
+            "accuracy lost: compared with no defence, paired over test people. leaks: balanced accuracy of retrained "
+            "attackers. An ε on updates bounds what updates reveal; it says nothing about representations.",
         ]
 
     def draw(self, results: Matrix, canvas: Any) -> None:
@@ -263,8 +263,8 @@ def _ticks_table(results: Matrix) -> Table:
     for heading in ("method", "source", *WISHES):
         table.add_column(heading)
     for name, sources in results.paper.items():
-        for source, given in sources.items():
-            table.add_row(Text(name), Text(source), *("✓" if given.get(wish) else "" for wish in WISHES))
+        for source, ticks in sources.items():
+            table.add_row(Text(name), Text(source), *("✓" if ticks.get(wish) else "" for wish in WISHES))
     return table
 
 

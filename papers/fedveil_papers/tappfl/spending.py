@@ -21,11 +21,11 @@ class Spent:
     """What was spent on the device, or the person, that spent most.
 
     Attributes:
-        epsilon: None where it is infinite, because nothing is clipped.
-        delta: None for pure differential privacy.
+        epsilon: ε; None if it is infinite, because nothing is clipped.
+        delta: δ; None for pure differential privacy.
         releases: how many releases it covers.
         place: what the noise is added to.
-        clip: the norm to which it is clipped.
+        clip: the norm to which that is clipped.
     """
 
     epsilon: float | None
@@ -66,11 +66,11 @@ def spent_of(plan: Plan, cell: CellResult) -> Spent | None:
 
 
 def most_spent(plan: Plan, cells: Sequence[CellResult]) -> Spent | None:
-    """Return what the cell spent that spent most, of one method and strength over seeds; ε = ∞ is the most."""
+    """Return the most that any cell of one method and strength spent, over seeds; ε = ∞ is the most."""
     by_cell = [spent for spent in (spent_of(plan, cell) for cell in cells) if spent is not None]
     return max(by_cell, key=lambda spent: math.inf if spent.epsilon is None else spent.epsilon, default=None)
 
 
 def in_words(spent: Spent | None) -> str:
-    """Return what was spent as a table shows it; a dash where nothing was."""
+    """Return what was spent as a table shows it; a dash if nothing was."""
     return "–" if spent is None else str(spent)

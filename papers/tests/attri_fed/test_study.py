@@ -83,8 +83,8 @@ def test_accounting_runs_end_to_end_and_says_what_it_does_not_prove(tmp_path: Pa
     assert cells["none"]["guarantees"] == cells["eeo"]["guarantees"] == []
     assert cells["eeo"]["post_processing"]["difference"]["low"] <= 0.1
     text = console.export_text()
-    assert "the same number for every method here, no protection included; it guarantees nothing" in text
-    assert "no upper bound on what leaks" in text
+    assert "the same number for every method here, even without protection; it guarantees nothing" in text
+    assert "not an upper bound on what leaks" in text
     assert "as printed" in text
     outputs = {row["method"]: row for row in values["rows"] if row["more"].get("reads") == "outputs"}
     assert set(outputs) == set(cells)

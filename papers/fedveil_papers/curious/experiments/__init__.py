@@ -1,1 +1,1 @@
-"""The experiments behind the presets `curious/…`: one file for each kind, and what they share beside them."""
+"""The experiments behind the presets `curious/…`: one file for each kind, and files for what they share."""

@@ -26,7 +26,7 @@ def locate_sources(names: Iterable[str]) -> None:
 def load_once(
     source: str, *, target: str | None, sensitive: Sequence[str], options: Mapping[str, Any], seed: int
 ) -> AttributeData:
-    """Load a data source; what was loaded last stays in memory, as classifiers on the same data follow each other."""
+    """Load a data source; the last one loaded stays in memory, since classifiers on the same data follow each other."""
     folder = os.environ.get("FEDVEIL_DATA")
     return _load(source, target, tuple(sensitive), json.dumps(options, sort_keys=True), seed, folder)
 
@@ -40,18 +40,18 @@ def _load(
 
 @dataclass(frozen=True)
 class CuriousCase:
-    """What is classified, which secret the outputs carry, and by which classifier.
+    """What is classified, which secret the outputs carry, and which classifier is used.
 
     Attributes:
         source: a data source.
         target: y.
         secret: s.
-        options: of the data source.
+        options: options of the data source.
         merge: coarser values of the secret, each with the values that it replaces; records with other values lack it.
-        widths: of the classifier's layers; default: the paper's on images, 128-64 on tables.
+        widths: widths of the classifier's layers; default: the paper's on images, 128-64 on tables.
         epochs: passes over the training records.
         name: what the case is called; default: the source.
-        settings: all of this as the preset states it.
+        settings: all of these as the preset states them.
     """
 
     source: str
@@ -126,7 +126,7 @@ class CaseFigures:
     def as_rows(
         self, method: str, strength: float | None, case: CuriousCase, seeds: Sequence[int], more: Mapping[str, Any]
     ) -> list[Row]:
-        """Return two rows of the common shape: what the maker's attack reads, and the strongest retrained attacker."""
+        """Return two common rows: what the maker's attack reads, and what the strongest retrained attacker reads."""
         utility = {"accuracy": self.honesty.in_row}
         more = {"case": case.name, **more, "entropy": self.entropy}
         by_maker = {"accuracy": self.curiosity.in_row, "prior": self.prior.in_row}
@@ -145,7 +145,7 @@ def attackers_note(most: int, draws: int, fresh: bool) -> str:
     """State how retrained attackers were trained and how their intervals were computed."""
     records = f"at most {most} records of each split" if most else "all records"
     looks = ", at 97.5% since two choices of attackers are compared." if fresh else "."
-    return f"they are given {records}. Intervals 95%, theirs by {draws} bootstrap draws{looks}"
+    return f"they get {records}. Intervals are at 95%; those of retrained attackers use {draws} bootstrap draws{looks}"
 
 
 def closing_notes(cases: Sequence[CuriousCase], paper: PaperFigures) -> list[str]:

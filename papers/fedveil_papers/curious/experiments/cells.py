@@ -24,7 +24,7 @@ from fedveil_papers.curious.federated import FederationSettings
 from fedveil_papers.curious.measuring import measure
 
 MEASURED = 1
-"""To be raised when a change of the code makes a cell's figures differ: kept ones are then not read."""
+"""Increase this when a change of the code changes a cell's figures: stored figures are then not read."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Panel:
 
     Attributes:
         kind: "full", "quick" or names, "a,b".
-        draws: bootstrap draws behind their intervals.
+        draws: bootstrap draws for their intervals.
         fresh: whether attackers that learn from test records are tried as well.
     """
 
@@ -44,12 +44,12 @@ class Panel:
 
 @dataclass(frozen=True)
 class Cell:
-    """A classifier to be trained. If its target is its secret it is dedicated to it: the most that F could reveal.
+    """A classifier to be trained; if its target is its secret, it is dedicated to it: the most that F could reveal.
 
     Attributes:
-        table: the table that it stands in.
+        table: the table that it belongs to.
         source, options: the data; `sensitive` are loaded (and left out of a table's features) in every cell.
-        target, secrets: y, and what its outputs shall carry.
+        target, secrets: y, and what its outputs are trained to carry.
         setting: what its row is called.
         game: settings of `games.Curious`.
         point: what varies within its table, by name.
@@ -73,7 +73,7 @@ class Cell:
 
     @property
     def dedicated(self) -> bool:
-        """Whether F is trained for the secret itself."""
+        """Whether F is trained to predict the secret itself."""
         return self.secrets == (self.target,)
 
     @property
@@ -84,7 +84,7 @@ class Cell:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that its figures depend on, which is neither the table nor the row's name."""
+        """Everything that its figures depend on; the table and the row's name are not part of it."""
         names = ["source", "options", "sensitive", "target", "secrets", "epochs"]
         names += [name for name in ("merge", "federation") if getattr(self, name)]
         values = {name: getattr(self, name) for name in names}
@@ -92,7 +92,7 @@ class Cell:
 
     @property
     def data_name(self) -> str:
-        """The same for all cells that load the same data."""
+        """A name of the data, the same for all cells that load the same data."""
         return f"{self.source} {sorted(self.options.items())} {self.sensitive} {self.target}"
 
     def check(self) -> None:
@@ -108,7 +108,7 @@ class Cell:
         return settings
 
     def make_game(self) -> Curious:
-        """Return the game, its settings checked."""
+        """Return the game, with its settings checked."""
         settings = {**self.game, "widths": tuple(self.game.get("widths", ())), "secrets": self.secrets}
         game: Curious = parts.make(Curious, settings, f"experiment: {self.table}: {self.setting!r}")
         return game
@@ -145,7 +145,7 @@ class SecretFigures:
         Y, S: the numbers of values of y and s.
         target_prior: the share of y's most frequent value.
         honesty: δ_y, F's accuracy.
-        gap: F's accuracy on training records less δ_y.
+        gap: F's accuracy on training records minus δ_y.
         entropy: the mean entropy of outputs, in bits.
         kept: the epoch whose weights were kept.
         own, own_balanced: δ_s, the accuracy of the maker's attack G, and its balanced accuracy.
@@ -208,7 +208,7 @@ def measure_cell(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
         "Y": len(test.y.values),
         "target_prior": test.y.prior,
         "honesty": honesty,
-        # The training records are all there are: only the test records' share is uncertain.
+        # All training records are counted: only the accuracy on test records is uncertain.
         "gap": RunFigure(trained - honesty.estimate, trained - honesty.high, trained - honesty.low),
         "entropy": mean_entropy(test),
         "kept": classifier.kept,
@@ -218,20 +218,20 @@ def measure_cell(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
         for secret in cell.secrets
     ]
     figures = CellFigures(rows, seconds, entropy_histogram(test), roc_curves(classifier, test, cell.secrets[0]))
-    kept: dict[str, Any] = to_json(figures)
-    return {name: value for name, value in kept.items() if value is not None}
+    content: dict[str, Any] = to_json(figures)
+    return {name: value for name, value in content.items() if value is not None}
 
 
 def _read(classifier: Classifier, data: AttributeData, secret: str, panel: Panel, seed: int) -> dict[str, Any]:
     """Return what the maker's G and what retrained attackers read in the outputs of test records.
 
     F overfits its training records, whose outputs differ from those of others. If the panel is `fresh`, attackers that
-    learn from test records (each half's from the other half) are tried beside those that learn from training records.
+    learn from test records (for each half, from the other half) are tried too.
     """
     outputs = classifier.outputs(data, Split.TEST)
     test = outputs.take(outputs.secrets[secret].known)
     s, guesses = test.secrets[secret], classifier.guesses(test, secret)
-    fresh = panel.fresh and enough(s, test.groups)  # a row without says so
+    fresh = panel.fresh and enough(s, test.groups)  # rows without fresh attackers are noted
     measured = measure(classifier, data, secret, attackers=panel.kind, draws=panel.draws, fresh=fresh, seed=seed)
     recalls = [float((guesses == code)[s.codes == code].mean()) for code in np.unique(s.codes)]
     worst = measured.judgement.worst
@@ -250,7 +250,7 @@ def _read(classifier: Classifier, data: AttributeData, secret: str, panel: Panel
 
 @dataclass(frozen=True)
 class Joint:
-    """p(s, y) among training records (the paper's Table 1A): a row for each s, and I(s; y) in bits."""
+    """p(s, y) among training records (the paper's Table 1A), with a row for each s, and I(s; y) in bits."""
 
     target: str
     joint: list[list[float]]

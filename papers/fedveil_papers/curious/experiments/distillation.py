@@ -32,7 +32,7 @@ from fedveil_papers.wide_table import WideTable
 
 ATTACKS = ("standard", "parameterised", "regularised")
 LEAST_EXCESS = 0.1
-"""What a student keeps is computed only where its teacher's curiosity exceeds the standard teacher's by this much."""
+"""What a student keeps is computed only if its teacher's curiosity exceeds the standard teacher's by this much."""
 
 MARKS = {"teacher": "s", "student": "o"}
 COLOURS = {"standard": "#555555", "parameterised": "#1b6ca8", "regularised": "#b5471b"}
@@ -82,7 +82,7 @@ class Inherited:
     Attributes:
         case, attack, share, temperature: the student.
         excess_own, kept_own: the teacher's excess by its maker's attack, and the share of it that the student keeps;
-            None where the excess is below `LEAST_EXCESS`.
+            None if the excess is below `LEAST_EXCESS`.
         excess_retrained, kept_retrained: the same by retrained attackers' balanced accuracy.
     """
 
@@ -99,10 +99,10 @@ class Inherited:
 def inherited(rows: list[TransferRow]) -> list[Inherited]:
     """Return what each student of a curious teacher keeps.
 
-    The excess is δ_s of the teacher − δ_s of the case's standard teacher, each by its maker's attack; the student is
-    read by its teacher's.
+    The excess is δ_s of the teacher − δ_s of the case's standard teacher, each measured with its maker's attack; the
+    student is measured with its teacher's attack.
     """
-    kept = []
+    students = []
     for row in rows:
         if row.classifier != "student" or row.attack == "standard":
             continue
@@ -117,8 +117,8 @@ def inherited(rows: list[TransferRow]) -> list[Inherited]:
             _excess_and_kept(*(getattr(classifier, reading).estimate for classifier in (standard, teacher, row)))
             for reading in ("curiosity", "retrained")
         )
-        kept.append(Inherited(row.case, row.attack, row.share, row.temperature, *by_attack, *by_retrained))
-    return kept
+        students.append(Inherited(row.case, row.attack, row.share, row.temperature, *by_attack, *by_retrained))
+    return students
 
 
 def _excess_and_kept(standard: float, teacher: float, student: float) -> tuple[float, float | None]:
@@ -146,7 +146,7 @@ class DistillationResults:
 
 @dataclass(frozen=True)
 class CuriousDistillation(Experiment[DistillationResults]):
-    """Teachers trained on a server's labelled records, students of half the size on a user's unlabelled ones.
+    """Teachers trained on a server's labelled records, and students of half the size on a user's unlabelled records.
 
     The first share and the first temperature are Table 6's. Every teacher is trained at the first share; the other
     shares and temperatures are tried with `swept` teachers of `swept_cases`.
@@ -162,12 +162,12 @@ class CuriousDistillation(Experiment[DistillationResults]):
         student_epochs: passes over the user's records.
         student_steps: if above 0, students pass over the user's records until this many steps are done, in place of
             student_epochs, so that few records do not mean few steps.
-        student_batch: records of a student's step.
+        student_batch: records per step of a student.
         runs: the number of seeds; run r trains with seed `seed` + r on the same split.
         panel: attackers that are retrained on the outputs of each teacher and student.
         fresh: whether attackers learn from test records as well, each half's from the other half.
-        most: the most records of each split that attackers are given; 0: all.
-        draws: bootstrap draws behind the intervals of retrained attackers.
+        most: how many records of each split attackers get at most; 0: all.
+        draws: bootstrap draws for the intervals of retrained attackers.
         seed: all randomness derives from it.
     """
 
@@ -274,11 +274,11 @@ class CuriousDistillation(Experiment[DistillationResults]):
         """Return every teacher and student, by the teacher's attack and by the strongest retrained attacker."""
         cases = {case.name: case for case in self._cases()}
         seeds = range(self.seed, self.seed + self.runs)
-        kept = {(row.case, row.attack, row.share, row.temperature): row for row in results.kept}
+        students = {(row.case, row.attack, row.share, row.temperature): row for row in results.kept}
         rows = []
         for row in results.rows:
             more = {"classifier": row.classifier, "user_share": row.share}
-            student = kept.get((row.case, row.attack, row.share, row.temperature))
+            student = students.get((row.case, row.attack, row.share, row.temperature))
             if student is not None:
                 more |= {name: getattr(student, name) for name in ("kept_own", "kept_retrained")}
             printed = results.printed(row)
@@ -295,7 +295,7 @@ class CuriousDistillation(Experiment[DistillationResults]):
         return [*(_case_table(results, case) for case in cases), _inherited_table(results)]
 
     def notes(self, results: DistillationResults) -> list[str]:
-        """State what the figures rest on."""
+        """State what the figures are based on."""
         length = f"{self.student_steps} steps" if self.student_steps else f"{self.student_epochs} epochs"
         return [
             f"{self.runs} run(s); curious teachers are SoftHBC ({self.beta_y:g}, {self.beta_s:g}). Students have half "
@@ -447,7 +447,7 @@ def _inherited_table(results: DistillationResults) -> Table:
             f"{100 * row.excess_retrained:.1f} points",
             "–" if row.kept_retrained is None else f"{row.kept_retrained:.0%}",
         )
-    table.caption = f"Not computed (–) where the excess is below {100 * LEAST_EXCESS:g} points."
+    table.caption = f"Not computed (–) if the excess is below {100 * LEAST_EXCESS:g} points."
     return table
 
 
@@ -467,11 +467,11 @@ def _draw_plane(axis: Any, case: str, rows: list[TransferRow]) -> None:
 def _draw_sweep(axis: Any, case: str, rows: list[TransferRow], over: str) -> None:
     """Draw students over what is swept, joined by lines; teachers as points, or as one line for all temperatures."""
     for attack, classifier in dict.fromkeys((row.attack, row.classifier) for row in rows):
-        same = [row for row in rows if (row.attack, row.classifier) == (attack, classifier)]
-        same.sort(key=lambda row: getattr(row, over) or 0)
+        points = [row for row in rows if (row.attack, row.classifier) == (attack, classifier)]
+        points.sort(key=lambda row: getattr(row, over) or 0)
         for name, style, _ in CURVES:
-            values = [getattr(row, name).estimate for row in same]
-            at = [getattr(row, over) for row in same]
+            values = [getattr(row, name).estimate for row in points]
+            at = [getattr(row, over) for row in points]
             if classifier == "student":
                 axis.plot(at, values, MARKS["student"] + style, color=COLOURS[attack], markersize=3.5)
             elif over == "share" and name == "curiosity":

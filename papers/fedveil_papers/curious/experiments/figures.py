@@ -1,4 +1,4 @@
-"""Figures over several runs: mean, deviation and interval, as text, and as the JSON in which they are kept."""
+"""Figures over several runs: mean, deviation and interval, as text and as the JSON in which they are stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RunFigure:
 
     Attributes:
         estimate: its value; the mean over runs.
-        low, high: its interval at 95%; of several runs the lowest and the highest end.
+        low, high: its interval at 95%; for several runs, the lowest and the highest end.
         deviation: the standard deviation over runs; None for a single run.
 
     >>> print(RunFigure(0.8123, 0.8, 0.8251), RunFigure(0.8123, 0.8, 0.8251, 0.01))
@@ -45,7 +45,7 @@ class RunFigure:
 
     @property
     def in_row(self) -> Figure:
-        """The figure as a row of the common shape has it, without the deviation."""
+        """The figure in the form of the common rows, without the deviation."""
         return Figure(self.estimate, self.low, self.high)
 
     @property

@@ -19,7 +19,7 @@ Codes = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 BINS = 40
-"""How many bins of entropy Figure 8 counts, from 0 to log2 Y bits."""
+"""How many bins the histograms of Figure 8 have, from 0 to log2 Y bits."""
 
 POINTS = 100
 """How many points of a ROC curve are kept."""
@@ -32,7 +32,7 @@ class RocCurve:
     """A ROC curve, thinned, and the area under the whole curve.
 
     Attributes:
-        area: under the curve.
+        area: the area under the curve.
         wrong, right: false and true positive rates.
     """
 

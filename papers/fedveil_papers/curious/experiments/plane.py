@@ -25,7 +25,7 @@ from fedveil_papers.curious.intervals import IntervalAttacker
 from fedveil_papers.curious.mixture import Mixture
 
 BINS = 50
-"""How many bins of outputs the picture counts."""
+"""How many bins the picture's histograms of outputs have."""
 
 GROUPS = ("y = 0, s = 0", "y = 0, s = 1", "y = 1, s = 0", "y = 1, s = 1")
 
@@ -69,7 +69,7 @@ class ConvexRow(Readings):
     """One logistic regression for both attributes (Appendix A.1); the server cuts its output at ½ for y and for s.
 
     Attributes:
-        margin: of the data.
+        margin: the data's margin.
         beta_s: the weight of s.
         ceiling: 1 + P(y = s) among test records, the most that honesty + curiosity can be with a shared threshold.
         own_threshold: accuracy on s with a threshold fitted to s.

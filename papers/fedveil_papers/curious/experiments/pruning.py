@@ -81,14 +81,15 @@ class CuriousPruning(Experiment[PruningResults]):
 
     Attributes:
         cases: data sets, each with target, secret, widths and epochs (`CuriousCase`).
-        betas: settings (β_x, β_y, β_s) at which RawHBC and SoftHBC are trained; the standard one is trained once.
+        betas: settings (β_x, β_y, β_s) for which RawHBC and SoftHBC are trained; the standard classifier is trained
+            once.
         amounts: shares of weights set to zero.
         scope: whether they are the smallest of each "layer", as in PyTorch's l1_unstructured, or of the "network".
         runs: the number of seeds; run r trains with seed `seed` + r on the same split.
         panel: attackers that are retrained on the outputs at every amount.
         fresh: whether attackers learn from test records as well, each half's from the other half.
-        most: the most records of each split that attackers are given; 0: all.
-        draws: bootstrap draws behind the intervals of retrained attackers.
+        most: how many records of each split attackers get at most; 0: all.
+        draws: bootstrap draws for the intervals of retrained attackers.
         listed: amounts that the table shows; all are drawn.
         seed: all randomness derives from it.
     """
@@ -208,7 +209,7 @@ class CuriousPruning(Experiment[PruningResults]):
         return table
 
     def notes(self, results: PruningResults) -> list[str]:
-        """State what the figures rest on."""
+        """State what the figures are based on."""
         return [
             f"{self.runs} run(s). Weights of convolutions and linear layers are pruned, biases and batch norms are "
             "not; nothing is trained afterwards. G is the one trained with the whole classifier.",
@@ -305,7 +306,9 @@ def _summary_table(results: PruningResults) -> Table:
             )
         )
         table.add_row(curve.case, curve.release, curve.weights, f"{pruned.amount:.0%}", *changes)
-    table.caption = "Chosen by test figures, which a user without labels does not have: the most that pruning may do."
+    table.caption = (
+        "Amounts are chosen by test figures, which a user without labels does not have: the best case of pruning."
+    )
     return table
 
 

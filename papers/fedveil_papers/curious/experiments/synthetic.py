@@ -26,7 +26,7 @@ from fedveil_papers.rows import Figures, PaperFigures, Row, notes_of
 from fedveil_papers.wide_table import WideTable
 
 COLOURS = ("#1b6ca8", "#7cc4e8", "#b5471b", "#f2a65a")
-"""Of the groups."""
+"""The groups' colours."""
 
 _BOTH = "one logistic regression"
 
@@ -45,12 +45,12 @@ class SyntheticResults:
 
 @dataclass(frozen=True)
 class CuriousSynthetic(Experiment[SyntheticResults]):
-    """Mixtures of two logistic regressions, one for both attributes, and the distance of its optimum from y's.
+    """Mixtures of two logistic regressions, a single one for both attributes, and its optimum's distance from y's.
 
     Attributes:
         runs: the number of data sets drawn; run r has seed `seed` + r.
         train, validation, test: the number of records in each split.
-        margin: of Figure 2's data, on which the mixtures are judged.
+        margin: the margin of Figure 2's data, on which the mixtures are judged.
         margins: further margins for the normal mixture, as the paper prints no distribution.
         convex_margins: margins at which the logistic regression for both attributes is trained for all `betas`.
         betas: β_s of the convex case.
@@ -231,12 +231,12 @@ class CuriousSynthetic(Experiment[SyntheticResults]):
         return table
 
     def notes(self, results: SyntheticResults) -> list[str]:
-        """State what the figures rest on."""
+        """State what the figures are based on."""
         several = ", for several runs the widest of theirs after mean ± standard deviation." if self.runs > 1 else "."
         return [
             f"Data: y and s balanced and independent, |x1| and |x2| uniform on [margin, 1]; {self.train} training "
-            "records; the paper prints no distribution. The margin was chosen so that the normal mixture meets the "
-            "paper's .95.",
+            "records; the paper prints no distribution. The margin was chosen so that the normal mixture reaches "
+            "the paper's .95.",
             f"Logistic regressions have the penalty C = {self.inverse_penalty:g}: without one, separable data drives "
             "weights to infinity, and the normal mixture becomes the hard one.",
             "One shared bit b has P(b = y) + P(b = s) ≤ 1 + P(y = s) for any classifier. The output is a number: along "
@@ -256,14 +256,14 @@ class CuriousSynthetic(Experiment[SyntheticResults]):
         _draw_mixture(results, "normal", self.threshold, normal)
         _draw_trade_off(results, trade)
         _draw_near(results, near)
-        empty.axis("off")  # legends of the others, which would cover their points
+        empty.axis("off")  # it holds the legends of the others, which would cover their points
         groups = empty.legend(*data.get_legend_handles_labels(), loc="upper left", frameon=False, borderaxespad=0)
         empty.legend(*trade.get_legend_handles_labels(), loc="lower left", frameon=False, borderaxespad=0)
-        empty.add_artist(groups)  # a second legend replaces the first, unless that is added as an artist
+        empty.add_artist(groups)  # a second legend replaces the first unless the first is added as an artist
 
 
 def _printed(paper: PaperFigures, release: str) -> Mapping[str, Any]:
-    """Return what the paper prints of a release: "honesty" and "curiosity"."""
+    """Return what the paper prints about a release: "honesty" and "curiosity"."""
     entries = (entry for entry in paper if entry.get("release") == release)
     return {name: value for name, value in next(entries, {}).items() if name != "release"}
 

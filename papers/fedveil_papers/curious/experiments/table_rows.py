@@ -1,4 +1,4 @@
-"""A row of a table: a classifier's figures over runs, the paper's, and how far curiosity goes."""
+"""A row of a table: a classifier's figures over runs, the paper's figures, and how far curiosity goes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedveil_papers.curious.experiments.output_shapes import RocCurve
 from fedveil_papers.rows import PaperFigures
 
 _CLASSES = ("age_classes", "race_classes")
-"""Options of the data that a row states as its numbers of values, and not by name."""
+"""Options of the data that a row shows as numbers of values, not by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,14 +20,14 @@ class TableRow(SecretFigures):
     """One row: a cell and one of its secrets, over runs.
 
     Attributes:
-        table, setting, target, source, options, point, epochs, merge: the cell's.
-        dedicated: whether F is trained for the secret itself.
-        curious: whether F is trained to carry it.
+        table, setting, target, source, options, point, epochs, merge: as in the cell.
+        dedicated: whether F is trained to predict the secret itself.
+        curious: whether F is trained to carry the secret.
         output: "raw" or "soft".
-        together: all secrets that the outputs shall carry.
+        together: all secrets that the outputs are trained to carry.
         seconds: mean time of training.
-        roc, histogram: the first run's, if the table shows them.
-        paper: "honesty", "curiosity" and "entropy" as the paper prints them, as far as it does.
+        roc, histogram: those of the first run, if the table shows them.
+        paper: those of "honesty", "curiosity" and "entropy" that the paper prints.
         way_own, way_balanced: how far curiosity goes from a standard classifier's to a dedicated one's, by the
             maker's accuracy and by retrained balanced accuracy; None if there is nothing to compare with.
     """
@@ -98,8 +98,8 @@ def joined_rows(
 def printed(paper: PaperFigures, cell: Cell, secret: str) -> dict[str, str]:
     """Return the figures that the paper prints for a cell and a secret, word for word.
 
-    An entry names its table and setting, where it stands (`at`), and its figures; one with `over` holds a figure for
-    each of its `values`.
+    An entry names its table and setting, the point that it is about (`at`), and its figures; an entry with `over` holds
+    a figure for each of its `values`.
     """
     here = {**cell.point, "secret": secret}
     for entry in paper:
@@ -118,7 +118,7 @@ def printed(paper: PaperFigures, cell: Cell, secret: str) -> dict[str, str]:
 
 
 def with_ways(rows: Sequence[TableRow]) -> list[TableRow]:
-    """Return the rows; curious ones with how far curiosity goes from a standard classifier's to a dedicated one's.
+    """Return the rows; those of curious classifiers say how far they go from a standard to a dedicated classifier.
 
     The standard row is one of the same data, target and secret; one of the same kind of output and at the same point
     is preferred. The dedicated row is one of the same source, secret and number of values.
@@ -149,6 +149,6 @@ def _compared(standard: TableRow, row: TableRow) -> bool:
 
 
 def _way(standard: RunFigure, curious: RunFigure, dedicated: RunFigure) -> float | None:
-    """Return a share of the way; None where the dedicated classifier hardly reads more than the standard one."""
+    """Return a share of the way; None if the dedicated classifier hardly reads more than the standard one."""
     whole = dedicated.estimate - standard.estimate
     return (curious.estimate - standard.estimate) / whole if whole > 0.01 else None

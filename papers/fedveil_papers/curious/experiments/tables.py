@@ -26,16 +26,16 @@ from fedveil_papers.wide_table import WideTable
 
 @dataclass(frozen=True)
 class Block:
-    """One table: a target, its secrets, and rows; everything that varies is crossed.
+    """One table: a target, its secrets, and rows; all combinations of what varies are tried.
 
     Attributes:
         name: what the table is called.
-        target, secrets: y, and what the outputs shall carry. If they are the same, classifiers are dedicated to it:
-            other tables' curiosity is compared with theirs.
+        target, secrets: y, and what the outputs are trained to carry. If they are the same, classifiers are dedicated
+            to it: other tables' curiosity is compared with theirs.
         settings: names of the rows' settings.
         vary: values by the name of a data option or of a setting of `games.Curious`.
         options: further options of the data.
-        data, game: in place of the experiment's.
+        data, game: used in place of the experiment's.
         merge: coarser values of secrets, by name: each new value with those that it replaces.
         epochs: passes over the training records; default: the experiment's.
         pictures: "roc" (Figure 7; two classes of y and s) and "histogram" (Figure 8).
@@ -79,12 +79,13 @@ class CuriousTables(Experiment[TableResults]):
     Attributes:
         data: "source", "options" and "sensitive", the attributes loaded for every table.
         blocks: the tables, each a `Block`.
-        settings: of `games.Curious`, by the name of a row.
+        settings: settings of `games.Curious`, by the name of a row.
         epochs: passes over the training records.
         game: settings of `games.Curious` for all rows that do not state others, such as widths.
         runs: the number of seeds; run r trains with seed `seed` + r on the same split.
-        panel: attackers that are retrained on the released outputs; `draws` bootstrap draws are behind their intervals.
-        fresh: whether attackers learn from test records as well, each half's from the other half: F overfits its
+        panel: attackers that are retrained on the released outputs.
+        draws: bootstrap draws for their intervals.
+        fresh: whether attackers learn from test records as well (for each half, from the other half): F overfits its
             training records. Rows with fewer than eight test records (or groups of them) of some value do without.
         seed: all randomness derives from it.
     """
@@ -281,7 +282,7 @@ class CuriousTables(Experiment[TableResults]):
         return table
 
     def notes(self, results: TableResults) -> list[str]:
-        """State what the figures rest on."""
+        """State what the figures are based on."""
         learned = "the training records' outputs"
         if any(row.fresh for row in results.rows):
             learned += (
@@ -291,9 +292,9 @@ class CuriousTables(Experiment[TableResults]):
         return [
             "δ_y: accuracy of F; δ_s: accuracy of the attack G that was trained with F (the paper's figure). In Std "
             "rows it is overlearning: G trained beside a standard F. Epochs are chosen on validation records; all "
-            "figures are test records'.",
-            "Retrained: accuracy and balanced accuracy of the strongest of the panel, who learns from "
-            f"{learned}. Estimates.",
+            "figures are measured on test records.",
+            "Retrained: accuracy and balanced accuracy of the strongest attacker of the panel, which learns from "
+            f"{learned}. These are estimates.",
             *(
                 f"{row.table}, {row.task}, {row.name}: too few test records of some value to learn from."
                 for row in results.rows
@@ -381,9 +382,9 @@ def _shares(table: Sequence[Sequence[float]]) -> str:
 
 
 def _areas(row: TableRow, curves: Mapping[str, RocCurve], paper: PaperFigures) -> str:
-    """State the areas under a row's ROC curves, the paper's beside them."""
-    same = (entry for entry in paper if (entry.get("table"), entry.get("setting")) == (row.table, row.setting))
-    areas: Mapping[str, float] = next((entry["area"] for entry in same if "area" in entry), {})
+    """State the areas under a row's ROC curves, with the paper's beside them."""
+    entries = (entry for entry in paper if (entry.get("table"), entry.get("setting")) == (row.table, row.setting))
+    areas: Mapping[str, float] = next((entry["area"] for entry in entries if "area" in entry), {})
     texts = (
         f"of {label} {curves[label].area:.2f}" + (f" (the paper: {areas[label]:g})" if label in areas else "")
         for label in ("y", "s")

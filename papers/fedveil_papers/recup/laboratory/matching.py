@@ -11,15 +11,15 @@ from fedveil_papers.recup.laboratory.point import Laboratory
 from fedveil_papers.recup.laboratory.sending import Sender, Tally
 
 NUMBERS = 2**26
-"""How many numbers of updates a norm is measured on: those of 64 to 1,024 clients."""
+"""On how many numbers of updates a norm is measured; they come from 64 to 1,024 clients."""
 
 _PROPORTIONAL = 4
-"""So many tries scale the strength by the ratio of the norms, which is right at once for noise and steps; then
-bisection."""
+"""This many first tries scale the strength by the ratio of the norms, which is immediately right for noise and steps;
+further tries bisect."""
 
 
 def relative_norm(lab: Laboratory, shield: Shield, number: int) -> float:
-    """Return the mean norm of the change over the mean norm of the update, of training clients at a round's weights."""
+    """Return the mean norm of the change over that of the update, for training clients at a round's weights."""
     sender, tally = Sender(lab.task, shield), Tally()
     clients = min(1024, max(64, NUMBERS // lab.task.segments[-1].stop))
     model = lab.task.model(lab.undefended.weights[number])
@@ -36,7 +36,7 @@ def at_norm(
     number: int,
     tries: int = 14,
 ) -> tuple[float, Shield] | None:
-    """Return the strength whose changes have this relative norm, and the shield; None where no strength has."""
+    """Return the strength whose changes have this relative norm, and the shield; None if there is no such strength."""
     strength = strength_at(lambda tried: relative_norm(lab, make(tried), number), target, span, tries)
     return None if strength is None else (strength, make(strength))
 
@@ -44,9 +44,9 @@ def at_norm(
 def strength_at(
     norm_of: Callable[[float], float], target: float, span: tuple[float, float], tries: int = 14
 ) -> float | None:
-    """Return the strength that has this norm; None where no strength in the span has.
+    """Return the strength that has this norm; None if no strength in the span has it.
 
-    The norm must grow with the strength. It is met within 2%, or within 10% where a shield has no finer steps.
+    The norm must grow with the strength. It is reached within 2%, or within 10% if a shield has no finer steps.
     """
     if not target > 0 or not span[0] < span[1]:
         raise InputError(f"norm {target} over strengths {span[0]} to {span[1]}: give a norm above 0 and a rising range")

@@ -1,11 +1,11 @@
 """The networks of RecUP-FL's Table 2 (Cui et al. 2023), and the sigmoid LeNet of Zhu, Liu and Han (2019).
 
-Where the paper is silent or fails, ours: outputs are logits and the loss is the cross-entropy, except for Adult, whose
-single sigmoid and squared error are as printed. AudioMNIST's batch norms (the third is printed with 32 of 64 channels)
-normalise each record by itself: a batch norm on a client of one record can do nothing else. CelebA's stack would
-collapse 32 × 32 to nothing and has no output layer: its convolutions have stride 1 and are padded, and one is added.
-Pixels of LFW and CelebA are centred first: on pixels of [0, 1], which "lfw-on-pixels" keeps, LFW's stack learns the
-labels' frequencies and hardly more.
+Where the paper is silent or fails, we chose the following. Outputs are logits and the loss is the cross-entropy, except
+for Adult, whose single sigmoid and squared error are as printed. AudioMNIST's batch norms (the third is printed with 32
+of 64 channels) normalise each record by itself: a batch norm on a client with one record can do nothing else. CelebA's
+stack would collapse 32 × 32 to nothing and has no output layer: here its convolutions have stride 1 and are padded, and
+an output layer is added. Pixels of LFW and CelebA are centred first: on pixels in [0, 1], which "lfw-on-pixels" keeps,
+LFW's stack learns hardly more than the labels' frequencies.
 """
 
 from __future__ import annotations

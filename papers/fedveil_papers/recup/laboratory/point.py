@@ -1,4 +1,4 @@
-"""One shield at one strength: what it does to updates, what attackers read of them, and what learning keeps."""
+"""One shield at one strength: what it does to updates, what attackers read in them, and how well the model learns."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from fedveil_papers.recup.laboratory.training import Trained, train
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured of a shield at a strength.
+    """What was measured for a shield at a strength.
 
     Attributes:
-        name, strength: the shield's.
+        name, strength: the shield's name and strength.
         damage: what it does to updates, by round; see `Tally`.
         readings: what attackers read, by attribute, round, mode, attacker and features.
-        losses: the test people's loss in some rounds of the run under the shield; empty where none was played.
-        kept: the fall of the test loss relative to the undefended run's; None where no run was played.
+        losses: the test people's loss in some rounds of the run under the shield; empty if none was played.
+        kept: the fall of the test loss relative to the undefended run's; None if no run was played.
         silent: how often a client could not send anything.
         validation_kept: the same share on validation people, who may be used to choose.
     """
@@ -62,7 +62,7 @@ class Point:
         )
 
     def read(self, attribute: str, mode: str = "retrained", number: int | None = None) -> list[Reading]:
-        """Return what attackers of a mode read of an attribute, in all rounds unless one is named."""
+        """Return what attackers of a mode read about an attribute, in all rounds unless one is named."""
         return [
             reading
             for reading in self.readings
@@ -70,7 +70,7 @@ class Point:
         ]
 
     def worst(self, attribute: str, mode: str = "retrained", number: int | None = None) -> Reading:
-        """Return the attacker that counts: chosen on validation people, over all rounds unless one is named."""
+        """Return the strongest attacker, chosen on validation people over all rounds unless one is named."""
         readings = self.read(attribute, mode, number)
         if not readings:
             raise InputError(f"no {mode} attacker was tried on {attribute!r}")
@@ -92,20 +92,21 @@ class Point:
 
 @dataclass(eq=False)
 class Laboratory:
-    """A task, rounds to look at, and attackers; each shield is measured against the same clean run.
+    """A task, rounds to examine, and attackers; each shield is measured against the same clean run.
 
-    Updates are attacked at the weights that the undefended run has in a round, for all shields alike, so that they are
-    compared at the same weights; what learning keeps is measured by a run under each shield.
+    For all shields, updates are attacked at the weights that the undefended run has in a round, so that shields are
+    compared at the same weights; how well the model learns is measured by a run under each shield.
 
     Attributes:
         task: what is learned.
-        rounds: where updates are looked at.
-        attributes: what is attacked; default: all of the data's.
+        rounds: the rounds whose updates are examined.
+        attributes: the attributes that are attacked; default: all of the data's.
         static, adaptive: which attackers are tried, on which features.
-        pool: retrained attackers who see one sender's updates of all these rounds together, and on which features.
-        length: how many rounds a run has; default: up to the last that is looked at.
-        draws: bootstrap draws behind each interval.
-        progress: called with what is done now.
+        pool: retrained attackers that see one sender's updates of all these rounds together, and on which features.
+        length: how many rounds a run has; default: up to the last that is examined.
+        draws: bootstrap draws for each interval.
+        progress: called with what is being done.
+        zoos: zoos that were fitted already, by their settings.
     """
 
     task: Task
@@ -144,12 +145,12 @@ class Laboratory:
         return {number: Readers(self.clean[number], seed, self.draws) for number, seed in seeds.items()}
 
     def say(self, what: str) -> None:
-        """Report what is done now."""
+        """Report what is being done."""
         if self.progress:
             self.progress(what)
 
     def people(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Return the attacker's clients to learn from and to choose by, and its victims."""
+        """Return the clients that the attacker learns from, those it chooses by, and its victims."""
         train, validation, test = (self.task.people(split) for split in Split)
         return train, validation, test
 
@@ -188,11 +189,11 @@ class Laboratory:
         """Measure a shield; without one, the undefended updates.
 
         Args:
-            name: the method's.
-            shield: what clients do in the run whose learning is measured, and in every round that is looked at.
-            strength: the shield's, for the record.
-            at: other shields for rounds that are looked at: the same one at strengths that suit the rounds' norms.
-            policies: what each client has chosen.
+            name: the method's name.
+            shield: the clients' shield in the run whose learning is measured, and in every round that is examined.
+            strength: the shield's strength, which is only recorded.
+            at: other shields for some rounds: the same shield at strengths that suit the rounds' norms.
+            policies: each client's policy.
             utility: whether a run is played under the shield.
         """
         sender = Sender(self.task, shield or Identity(), policies)
@@ -201,8 +202,8 @@ class Laboratory:
         seen: dict[int, Features] = {}
         for number in self.rounds:
             self.say(f"{name}: round {number}")
-            sender_here = sender if at is None or number not in at else Sender(self.task, at[number], policies)
-            seen[number], tally = self.look(sender_here, number)
+            round_sender = sender if at is None or number not in at else Sender(self.task, at[number], policies)
+            seen[number], tally = self.look(round_sender, number)
             damage[number] = tally.as_dict()
             readers = self.readers[number]
             for attribute in self.attributes:
@@ -223,14 +224,14 @@ class Laboratory:
 
 
 def _together(rounds: Sequence[Features], hows: Sequence[str]) -> Features:
-    """Lay each sender's features of all rounds, and their mean, in which noise averages out, beside each other."""
+    """Join each sender's features of all rounds with their mean, in which noise averages out."""
     if any(
         len(pool[how]) != len(rounds[0].pools[index][how])
         for seen in rounds
         for index, pool in enumerate(seen.pools)
         for how in hows
     ):
-        raise InputError("not every client spoke in every round, so their rounds cannot be laid side by side")
+        raise InputError("not every client sent an update in every round, so their rounds cannot be joined")
     pools = []
     for index in range(3):
         by_round = {how: [seen.pools[index][how] for seen in rounds] for how in hows}

@@ -1,4 +1,4 @@
-"""Who reads updates: attackers on features of them, static (trained on clean ones) and retrained on defended ones."""
+"""Attackers on features of updates: static (trained on clean updates) and retrained on defended updates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ADAPTIVE: tuple[Read, ...] = (
     ("biases", "boosting"),
     ("projection", "stru-nn"),
 )
-"""The same, retrained, and features that no zoo ever saw."""
+"""The same attackers, retrained, and others on features that no zoo ever saw."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Reading:
 
     Attributes:
         attribute: what is read.
-        round: of the updates; "all" where one sender's rounds were pooled.
-        mode: "static" (the attacker knows clean updates only), "retrained" or "pooled".
-        attacker, features: who reads, and which features of an update.
-        accuracy, balanced_accuracy, auc: on test people.
+        round: the updates' round; "all" if one sender's rounds were pooled.
+        mode: "static" (the attacker knows only clean updates), "retrained" or "pooled".
+        attacker, features: which attacker, and which features of an update it reads.
+        accuracy, balanced_accuracy, auc: measured on test people.
         prior: the accuracy of always guessing the most frequent value.
         validation: the balanced accuracy on validation people, by which attackers are chosen.
     """
@@ -76,36 +76,38 @@ MEASURES = ("accuracy", "balanced_accuracy", "auc", "prior")
 
 
 def strongest(readings: Sequence[Reading]) -> Reading:
-    """Return the attacker that counts: the best by validation people, never by the victims."""
+    """Return the strongest attacker: the best on validation people, never on the victims."""
     return max(readings, key=lambda reading: reading.validation)
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Features of three pools of clients by their name: auxiliary, validation and victims."""
+    """Features, by name, of three pools of clients: auxiliary, validation and victims."""
 
     pools: tuple[dict[str, FloatArray], dict[str, FloatArray], dict[str, FloatArray]]
     labels: tuple[dict[str, Attribute], dict[str, Attribute], dict[str, Attribute]]
     groups: tuple[IntArray | None, IntArray | None, IntArray | None]
 
     def view(self, how: str, attribute: str, victims: Features | None = None) -> View:
-        """Let an attacker learn from these clients, and attack these victims or others' features of them.
+        """Return the view of an attacker that learns from these clients and attacks their victims, or other features'.
 
-        Clients with a value that fewer than two people of some pool have are left out: nobody can learn or judge it.
+        Clients with a value that fewer than two people of some pool have are left out: it can neither be learned nor
+        judged.
         """
         sources = [self, self, self if victims is None else victims]
         labels = [source.labels[index][attribute] for index, source in enumerate(sources)]
         common = np.flatnonzero(np.min([label.counts for label in labels], axis=0) > 1)
         pools = []
         for index, (source, label) in enumerate(zip(sources, labels, strict=True)):
-            kept = Attribute(attribute, np.where(np.isin(label.codes, common), label.codes, MISSING), label.values)
-            pools.append(Pool(source.pools[index][how], {attribute: kept}, source.groups[index]))
+            codes = np.where(np.isin(label.codes, common), label.codes, MISSING)
+            labels_in_common = {attribute: Attribute(attribute, codes, label.values)}
+            pools.append(Pool(source.pools[index][how], labels_in_common, source.groups[index]))
         return View.apart(*pools).about(attribute)
 
 
 @dataclass(eq=False)
 class Readers:
-    """Attackers on features; those trained on clean updates are trained once, and tried on every defence."""
+    """Attackers on features; attackers on clean updates are trained once, and tried on every defence."""
 
     clean: Features
     seed: int = 0
@@ -114,7 +116,7 @@ class Readers:
     _static: dict[tuple[str, str, str], tuple[Standardiser, Fitted, Question]] = field(default_factory=dict)
 
     def static(self, victims: Features, attribute: str, reads: Sequence[Read], round: int | str) -> list[Reading]:
-        """Try attackers who know clean updates only."""
+        """Try attackers that know only clean updates."""
         return [
             self._reading(self._try_static(victims, attribute, how, name), attribute, round, "static", how)
             for how, name in reads
@@ -123,7 +125,7 @@ class Readers:
     def retrained(
         self, defended: Features, attribute: str, reads: Sequence[Read], round: int | str, mode: str = "retrained"
     ) -> list[Reading]:
-        """Try attackers who learned from updates that went through the same shield."""
+        """Try attackers that learned from updates that went through the same shield."""
         readings = []
         for how, name in reads:
             question = Question.ask(defended.view(how, attribute), attribute, _vectors)

@@ -1,4 +1,4 @@
-"""From a client's records to what it sends: inputs through a shield, the gradient, the gradient through a shield."""
+"""From a client's records to what it sends: shield the inputs, compute the gradient, shield the gradient."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from fedveil.shields.shield import Identity, Shield, ShieldError
 from fedveil_papers.recup.laboratory.task import Task
 
 Policies = Callable[[int], Policy]
-"""What the client with this first record has chosen."""
+"""The policy of the client with this first record."""
 
 _NUMBERS = 2**25
-"""How many numbers of updates are held at once."""
+"""How many numbers of updates are in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """What some clients sent: a row each, clean and as it left; `speaking` are those that sent anything."""
+    """Some clients' updates, a row each: clean, and as they were sent; `speaking` are those that sent anything."""
 
     clean: Tensor
     sent: Tensor
@@ -53,7 +53,7 @@ class Sender:
         self.changes = Kind.UPDATE in self.shield.acts_on and not isinstance(self.shield, Identity)
 
     def _veiled(self) -> Tensor:
-        """Shield all inputs, a split's people together; each record still has its own randomness."""
+        """Shield all inputs, all people of a split together; each record still has its own randomness."""
         veiled = self.task.x.clone()
         for split in Split:
             rows = torch.from_numpy(self.task.data.rows(split))
@@ -74,7 +74,7 @@ class Sender:
 
     @property
     def plain(self) -> bool:
-        """Whether updates leave as they are: then a round needs their mean alone."""
+        """Whether updates are sent unchanged, so that a round needs only their mean."""
         return self.veiled is None and not self.changes
 
     def send(self, model: nn.Module, people: IntArray, number: int) -> Sent:
@@ -142,7 +142,7 @@ class Tally:
         self.ratios += (moved / size.clamp_min(1e-300))[size > 0].tolist()
 
     def as_dict(self) -> dict[str, float]:
-        """Return means; `relative_l2` is the mean change's norm over the mean update's."""
+        """Return means; `relative_l2` is the mean norm of the change over the mean norm of the update."""
         count = max(1, self.clients)
         return {
             "relative_l2": self.change / self.size if self.size else 0.0,

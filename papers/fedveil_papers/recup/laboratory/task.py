@@ -1,4 +1,4 @@
-"""What is learned, from whom, by which network: RecUP-FL's four settings, and others made of the same parts."""
+"""What is learned, from whom, and with which network: RecUP-FL's four settings, and others made of the same parts."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Task:
 
     Attributes:
         data: all records; training people are clients, validation people choose, test people judge.
-        network: its name, see `networks`.
-        rate, momentum: of the server's steps.
-        clients: how many take part in a round.
-        records: how many records a client holds; with several, all have the same value of `together`, or, where that is
-            "person", are one person's: people with fewer records are left out.
+        network: the network's name; see `networks`.
+        rate, momentum: the learning rate and momentum of the server's steps.
+        clients: how many clients take part in a round.
+        records: how many records a client holds; several records have the same value of `together` or, if that is
+            "person", belong to one person: people with fewer records are left out.
         together: the attribute that a client's records share, and that is attacked.
         seed: all randomness derives from it.
     """
@@ -113,13 +113,13 @@ class Task:
         keys = self.data.groups[rows] if person else self.data.attribute(self.together).codes[rows]  # type: ignore[index]
         parts = []
         for key in np.unique(keys):
-            same = rng.permutation(rows[keys == key])
-            full = self.records if person and len(same) >= self.records else 0 if person else len(same)
-            parts.append(same[: full // self.records * self.records].reshape(-1, self.records))
+            with_key = rng.permutation(rows[keys == key])
+            full = self.records if person and len(with_key) >= self.records else 0 if person else len(with_key)
+            parts.append(with_key[: full // self.records * self.records].reshape(-1, self.records))
         return np.concatenate(parts)
 
     def gradients(self, model: nn.Module, people: IntArray, x: Tensor | None = None) -> Tensor:
-        """Return each client's gradient, the mean over its records; of other inputs where they are given."""
+        """Return each client's gradient, the mean over its records; `x` replaces the task's inputs if it is given."""
         rows = torch.from_numpy(people.reshape(-1))
         inputs = self.x if x is None else x
         return per_sample_gradients(model, self.loss, inputs[rows], self.y[rows], self.records)
@@ -135,7 +135,7 @@ class Task:
         return total / len(rows)
 
     def labels(self, people: IntArray, name: str) -> Attribute:
-        """Return each client's value: its first record's, which its others share, or which is not attacked."""
+        """Return each client's value: that of its first record (its others share it, or it is not attacked)."""
         return self.data.attribute(name).take(people[:, 0])
 
 
@@ -145,7 +145,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "audiomnist": {"target": "digit", "network": "audiomnist", "rate": 0.05, "momentum": 0.9, "clients": 64},
     "celeba": {"target": "gender", "network": "celeba", "rate": 0.1, "momentum": 0.9, "clients": 64},
 }
-"""What each of the paper's data sets is used for, and steps of ours: the printed rates are per record and too slow."""
+"""How each of the paper's data sets is used, with our learning rates: the printed ones are per record, and too slow."""
 
 
 def make_task(
@@ -162,10 +162,10 @@ def make_task(
     Args:
         source: adult, lfw, audiomnist or celeba.
         attributes: what is hidden and attacked.
-        seed: of splits, weights and sampling.
-        people: at most so many "train", "validation" and "test" people, drawn at random.
-        options: of the data source.
-        settings: of `Task`, in place of the defaults.
+        seed: the seed of splits, weights and sampling.
+        people: the maximum numbers of "train", "validation" and "test" people, which are drawn at random.
+        options: options of the data source.
+        settings: settings of `Task`, in place of the defaults.
     """
     if source not in DEFAULTS:
         raise InputError(f"no task on {source!r}: {nearest(source, DEFAULTS)}")
@@ -179,10 +179,10 @@ def _fewer(data: AttributeData, most: dict[str, int], seed: int) -> AttributeDat
     for name in most:
         if name not in splits:
             raise InputError(f"people: no split {name!r}: {nearest(name, splits)}")
-    kept = []
+    chosen = []
     for name, split in splits.items():
         rows = data.rows(split)
         count = min(len(rows), most.get(name, len(rows)))
-        kept.append(np.sort(numpy_generator(seed, "fewer", name).choice(rows, count, replace=False)))
-    fewer = data.take(np.sort(np.concatenate(kept)))
+        chosen.append(np.sort(numpy_generator(seed, "fewer", name).choice(rows, count, replace=False)))
+    fewer = data.take(np.sort(np.concatenate(chosen)))
     return replace(fewer, facts=dict(data.facts))

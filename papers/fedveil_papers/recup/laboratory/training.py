@@ -18,10 +18,10 @@ from fedveil_papers.recup.laboratory.sending import Sender, Tally
 
 @dataclass(eq=False)
 class Trained:
-    """A run: weights as sent out in some rounds, the test people's loss before and after, what the shield did.
+    """A run: weights as sent out in some rounds, the test people's losses, and what the shield did.
 
-    Where inputs are shielded, the model may be used on shielded inputs or, on a person's device, on inputs as they are;
-    validation people decide which.
+    If inputs are shielded, the model may be used on shielded inputs or, on a person's device, on the original inputs;
+    which of the two is decided on validation people.
     """
 
     weights: dict[int, Tensor] = field(default_factory=dict)
@@ -55,13 +55,13 @@ def train(
     fraction: float | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Trained:
-    """Play so many rounds.
+    """Play a number of rounds.
 
     Args:
         sender: clients and their shield.
-        rounds: how many.
-        keep: rounds whose weights, as they are before the server's step, and losses are kept; round 1 always is.
-        aggregation: what the server makes of the updates; default: their mean.
+        rounds: the number of rounds.
+        keep: rounds whose losses, and weights before the server's step, are stored; those of round 1 always are.
+        aggregation: how the server aggregates the updates; default: their mean.
         fraction: the share of all clients that takes part in a round, in place of the task's number.
         progress: called with each round's number.
     """
@@ -106,7 +106,7 @@ def _sent(sender: Sender, model: nn.Module, people: IntArray, number: int, run: 
 
 
 def _mean_gradient(sender: Sender, model: nn.Module, people: IntArray) -> Tensor:
-    """Return the mean of updates that no shield changes: one pass, without holding each of them."""
+    """Return the mean of updates that no shield changes, in one pass, without storing each of them."""
     task, rows = sender.task, torch.from_numpy(people.reshape(-1))
     parameters = list(model.parameters())
     total = torch.zeros(())
