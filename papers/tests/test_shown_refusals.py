@@ -24,7 +24,7 @@ Write = Callable[..., str]
         ({"kind": "losses-by-strength", "method": "tapfl"}, {}, "did you mean 'tappfl'?"),
         ({"kind": "losses-by-strength", "losses": ["MMD"]}, {}, "needs the loss 'MMD'"),
         ("losses-by-strength", {"methods": [{**TAPPFL, "strengths": [0, 1]}]}, "give at least three"),
-        ("maps", {"drop_columns": [1]}, "let drop_columns hold 0"),
+        ("maps", {"drop_columns": [1]}, "let drop_columns include 0"),
         ({"kind": "matched-leakage", "levels": [0.5, 1.5]}, {}, "levels in (0, 1)"),
         ("matched-leakage", {"methods": [{"name": "tappfl", "game": GAME}]}, "has two; give some"),
         ("method-matrix", {}, "needs method 'none'"),

@@ -162,7 +162,7 @@ def test_a_secret_without_a_known_value_is_refused(split):
 def test_auxiliary_data_of_another_shape_is_refused():
     data = records(300)
     run = Federation(data, devices=3).play(Curious("s", form="server", **QUICK), rounds=1)
-    with pytest.raises(InputError, match=r"made: its features or classes .* encode them alike"):
+    with pytest.raises(InputError, match=r"made: its features or classes .* encode them in the same way"):
         fine_tune(run, replace(data, x=data.x[:, :3].copy(), feature_names=()), epochs=1)
 
 
