@@ -11,6 +11,7 @@ from torch import nn
 from fedveil.core.models import mlp
 from fedveil.data.partition import Dirichlet
 from fedveil.federation import Federation, Run, begin
+from fedveil.federation.rounds import play_round
 from fedveil.federation.work import work_of
 from fedveil.games import SGD, Adam, AdversarialTraining, Autoencoder, FedAvg, Game, Move, Player, Stage, cross_entropy
 
@@ -126,7 +127,7 @@ def test_recorded_updates_are_what_moved_the_server(make_data, engine):
     assert devices.tolist() == [0, 1, 2, 3]
     weights = torch.tensor(run.federation.partition.sizes / 40)
     one_round = begin(run.federation, run.game)
-    one_round._round(run.stages[0], ())
+    play_round(one_round, run.stages[0])
     moved = torch.cat([one_round.shared[name] - before[name] for name in before])
     torch.testing.assert_close(weights @ updates, moved)
 

@@ -40,15 +40,15 @@ def written(folder: Path, **changes: object) -> Path:
 
 
 def test_a_study_on_flower_has_the_local_engines_results(tmp_path: Path) -> None:
-    results = {}
+    figures = {}
     for engine in ("flower", "stacked"):
         path = written(tmp_path, federation={**STUDY["federation"], "engine": engine})
         results = studies.run(path, tmp_path / engine)
         (cell,) = [cell for cell in results.cells if cell.method == "tappfl"]
-        results[engine] = cell.result.as_dict()
+        figures[engine] = cell.result.as_dict()
         assert not (cell.folder / "flower").exists()
-    assert _numbers(results["flower"]) == pytest.approx(_numbers(results["stacked"]), abs=1e-4, nan_ok=True)
-    assert len(_numbers(results["flower"])) > 50
+    assert _numbers(figures["flower"]) == pytest.approx(_numbers(figures["stacked"]), abs=1e-4, nan_ok=True)
+    assert len(_numbers(figures["flower"])) > 50
 
 
 @pytest.mark.slow  # a minute for each; the same games are played on an in-process grid in test_games.py
