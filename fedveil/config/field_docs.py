@@ -148,7 +148,8 @@ def _bounds(field: dict[str, Any]) -> str:
 
 
 def _sentence(text: str) -> str:
-    text = text[:1].upper() + text[1:]
+    if text[:2].isalpha():  # not a symbol, such as γ
+        text = text[:1].upper() + text[1:]
     return text if not text or text.endswith(".") else text + "."
 
 

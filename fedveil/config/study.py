@@ -93,12 +93,23 @@ class FederationSection(_Section):
         description="How the server aggregates updates: weighted-mean (default), mean, median, trimmed-mean, krum, ….",
     )
     unreliable: float = Field(0.0, ge=0, lt=1, description="The probability that a sampled device drops out.")
-    engine: Literal["stacked", "plain", "flower"] = Field(
+    engine: str = Field(
         "stacked",
-        description="stacked: fast; plain: the readable reference; flower: a SuperNode per device on this machine.",
+        description="stacked: fast; plain: the readable reference; flower: a SuperNode per device on this machine; or "
+        "an engine of another package.",
+        json_schema_extra={"examples": ["stacked", "plain", "flower"]},
     )
     dtype: Literal["float32", "float64"] = Field("float32", description="The precision of weights and features.")
     device: str = Field("auto", description="Where tensors are kept: auto is a GPU if there is one.")
+
+    @field_validator("engine")
+    @classmethod
+    def _registered(cls, name: str) -> str:
+        from fedveil.federation.work import alternatives_to_engine  # imports torch, which takes a second
+
+        if (engines := alternatives_to_engine(name)) is not None:
+            raise ValueError(f"Input should be {engines}")
+        return name
 
 
 class Method(_Section):

@@ -27,7 +27,7 @@ from fedveil.federation.engine_stacked import StackedEngine
 from fedveil.federation.fleet import Fleet
 from fedveil.federation.progress import RoundRecord
 from fedveil.federation.run import Run, begin
-from fedveil.federation.work import Engine, check_engine
+from fedveil.federation.work import Engine, alternatives_to_engine
 from fedveil.games.game import Game
 from fedveil.shields.shield import Identity, Shield
 
@@ -85,7 +85,8 @@ class Federation:
             raise InputError(f"fraction must lie in (0, 1], got {self.fraction}")
         if not 0 <= self.unreliable < 1:
             raise InputError(f"unreliable is a probability below 1, got {self.unreliable}")
-        check_engine(self.engine)
+        if (engines := alternatives_to_engine(self.engine)) is not None:
+            raise InputError(f"engine {self.engine!r} is not known: choose {engines}")
         if self.dtype not in ("float32", "float64"):
             raise InputError(f"dtype {self.dtype!r} is not known: choose float32 or float64")
         partitioner = self.devices if isinstance(self.devices, Partitioner) else IID(int(self.devices))

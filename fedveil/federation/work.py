@@ -28,13 +28,12 @@ ENGINES = ("stacked", "plain")
 """Engines that play in this process; others are plug-ins of the group fedveil.engines."""
 
 
-def check_engine(name: str) -> None:
-    """Refuse an engine that is neither one of ours nor registered by a package."""
+def alternatives_to_engine(name: str) -> str | None:
+    """Return the engines that exist, as text, if there is none of this name; otherwise None."""
     if name in ENGINES:  # reading the metadata of all installed packages takes far longer than all other checks
-        return
+        return None
     engines = [*ENGINES, *plugins.registered("fedveil.engines")]
-    if name not in engines:
-        raise InputError(f"engine {name!r} is not known: choose {', '.join(engines[:-1])} or {engines[-1]}")
+    return None if name in engines else f"{', '.join(engines[:-1])} or {engines[-1]}"
 
 
 class DivergedError(InputError):

@@ -51,8 +51,7 @@ class Curious(Game):
 
     In federated training there are two forms. "devices": every device runs the server's loss, and F and G are averaged
     (people's devices would have to hold s). "server": devices train F honestly, reading x and y alone, and the server
-    fine-tunes it afterwards on its own data (`fedveil_papers.curious.fine_tune`). Central training by the server
-    alone is `fedveil_papers.curious.train`.
+    fine-tunes it afterwards on its own data.
 
     Attributes:
         secrets: the attributes that outputs are trained to carry: one or several.

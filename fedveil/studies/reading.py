@@ -108,7 +108,7 @@ def read_facts(folder: Path) -> StudyFacts:
     if content is not None and "format" in content and content["format"] != FORMAT:
         raise InputError(
             f"{folder}: written in format {content['format']} by fedveil {content.get('version')}; this is fedveil "
-            f"{__version__}, which reads format {FORMAT}"
+            f"{__version__}, which reads format {FORMAT}; run the study again with --fresh, or into another folder"
         )
     try:
         if content is None:

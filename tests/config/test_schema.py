@@ -70,6 +70,13 @@ def test_the_published_files_are_up_to_date() -> None:
     assert (DOCS / PAGE).read_text("utf-8") == field_page(), "run: make schema"
 
 
+def test_no_row_of_the_page_lacks_its_meaning() -> None:
+    rows = [line for line in field_page().splitlines() if line.startswith("| `")]
+    assert len(rows) > 100
+    assert [row for row in rows if not row.rstrip(" |").split(" | ")[3:]] == []
+    assert [row for row in rows if re.search(r"\| \.? ?\|$", row)] == []
+
+
 def test_it_is_a_schema_and_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     Draft202012Validator.check_schema(study_schema())
     print_schema(every=False)

@@ -18,6 +18,15 @@ def test_a_shield_is_named_alone_with_settings_or_in_a_chain():
     assert [str(choice) for choice in chain.chosen] == ["quantise", "dp-gaussian (sigma = 4.0)"]
 
 
+def test_equal_policies_have_one_hash_and_protect_alike():
+    whole, decimal = Policy(hide={"sex": 1}, tell=frozenset({"damage", "spent"})), Policy(hide={"sex": 1.0})
+    assert Policy(hide={"sex": 1}) == decimal
+    assert hash(Policy(hide={"sex": 1})) == hash(decimal)
+    assert whole.protection == dataclasses.replace(decimal, ledger="elsewhere.jsonl").protection
+    assert decimal.protection != Policy(hide={"sex": 0.5}).protection
+    assert decimal.protection != Policy(hide={"sex": 1.0}, shield="quantise").protection
+
+
 FAULTS = [
     ({"hide": {"sex": 1.2}}, "hide.sex: a level lies between 0 and 1; got 1.2"),
     ({"hide": {"sex": -0.1}}, "hide.sex: a level lies between 0 and 1"),

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedveil.config.study import make_study
 from fedveil.core.errors import InputError
 from fedveil.core.models import mlp
 from fedveil.data.partition import OneEach
@@ -27,6 +28,13 @@ from fedveil.games import (
 )
 
 ENGINES = pytest.mark.parametrize("engine", ["plain", "stacked"])
+
+
+STUDY = {
+    "name": "small",
+    "data": {"source": "synthetic", "target": "y", "sensitive": ["u"]},
+    "methods": [{"name": "none", "game": "undefended"}],
+}
 
 
 def refusal(make, kind=InputError):
@@ -304,3 +312,12 @@ def test_a_validation_loss_that_is_not_a_number_is_never_the_best(make_data, eng
     run = begin(Federation(make_data(), 3, engine=engine), CustomLoss(task, validation=validation)).play(3)
     assert np.isnan(run.history[0].validation)
     assert run.progress.best_round in (2, 3)
+
+
+def test_an_engine_of_another_package_plays_in_studies_only(make_data, third_party):
+    third_party("fedveil.engines", "class Theirs: ...\n")
+    federation = Federation(make_data(), 3, engine="theirs")
+    assert "engine 'theirs' plays on its own machines" in refusal(lambda: federation.play(FedAvg(hidden=(3,)), 1))
+    assert make_study({**STUDY, "federation": {"engine": "theirs"}}).federation.engine == "theirs"
+    misspelt = refusal(lambda: make_study({**STUDY, "federation": {"engine": "thiers"}}))
+    assert "federation.engine: 'thiers' is not allowed; it should be stacked, plain, flower or theirs" in misspelt

@@ -46,8 +46,7 @@ class Mingle(Shield):
     Attributes:
         attribute: the sensitive attribute to hide.
         budget: the mean of ‖x′ − x‖ / √(‖x‖² + 1), the relative change of a first layer's gradient at equal slopes;
-            what it does to whole updates has to be measured (`fedveil_papers.recup.laboratory.at_norm` finds the budget
-            for a norm).
+            the change of whole updates differs.
         columns: for tables, groups of columns in the order in which they are moved; by default, the two that reveal
             most about u together, then the next two one by one.
         averages: how many average records a label has; with 0, nobody shows one. By default 1 for images and 0 for

@@ -27,9 +27,8 @@ class MapSettings:
         stay: the cost, in nats, of changing a kept column's cell. Unused for images.
         least: the least number of training people of each value of u in a stratum. Unused for images.
         questions: rounds of counting for each aligned variable at its last temperature.
-        noise: the standard deviation of Gaussian noise on each count that a device contributes to; `chart_.epsilon` is
-            what the counts spend. A single column's cells, their shares and values are treated as public. Not for
-            images.
+        noise: the standard deviation of Gaussian noise on each count; `chart_.epsilon` is what the counts spend. A
+            column's cells, their shares and values are public. Not for images.
         crowd: people with the rarest value of u for each code that a stratum uses; more give a tighter certificate.
             Unused for images.
         directions: how many directions that columns have in common also count (`fedveil.shields.transport.pairs`).

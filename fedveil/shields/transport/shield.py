@@ -40,15 +40,17 @@ class Transport(MapSettings, Shield):
     reveal beyond their strata, and the error of the counts: `certify` bounds it for the code, with people not used
     here. It fails closed: a record without u, or with a u that no training person had, is not shown.
 
+    With an `epsilon` the map is learned by few questions, as in a federation (`fedveil.shields.transport.federated`):
+    columns that stay are not aligned, weights are 1 by default, and there are no common directions. Without one the
+    fuller fit is used, with `noise` on its counts.
+
     Attributes:
         attribute: the sensitive attribute to hide, or several, which are hidden together (every combination is a
             value).
-        epsilon: the ε (at δ = 1e-5, for adding or removing a person) that all counts together may spend. The map is
-            then learned by few questions, as a federation would (`fedveil.shields.transport.federated`): columns that
-            stay are not aligned, weights are 1 by default, there are no common directions, and the noise follows from
-            ε. With None, the fuller fit is used, with `noise` as given.
-        images: for images, "codes" shows a code's picture, and "moments" the picture itself, of which only means and
-            covariances are moved (`fedveil.shields.transport.images`).
+        epsilon: the ε (at δ = 1e-5, for adding or removing a person) that all counts together may spend; the noise
+            follows from it.
+        images: for images, "codes" shows a code's picture, and "moments" the picture itself with means and covariances
+            moved.
         chart_: once prepared, the fitted map, with its ε.
         hidden_: once prepared, the hidden values that training people had.
     """

@@ -46,8 +46,8 @@ class Ingredients:
         relative: ‖change‖/‖update‖ in root mean square; for replacements by decoys, in the mean.
         erase: remove linear traces from layers' inputs: leace (Belrose et al. 2023), inlp (Ravfogel et al. 2020), or
             null.
-        noise: noise on layers' inputs and slopes: shaped (against readers), means (along the differences of the values'
-            means), isotropic (on layers' inputs), or null.
+        noise: noise on layers' inputs and slopes: shaped (against readers), means (along differences of means),
+            isotropic (on layers' inputs), or null.
         targets: take steps through a zoo towards a value drawn from the prior.
         retrained: how often readers and zoo are fitted while the shield is fitted; after the first time, on
             defended updates. With 1, on clean updates alone.

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from fedveil.core.errors import InputError, nearest
+from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
     from fedveil.studies.results import StudyResults
@@ -42,3 +43,6 @@ def write_sinks(names: Sequence[str], results: StudyResults) -> None:
             raise InputError(
                 f"--sink {name}: cannot be written ({why}); the study's own results are in {results.folder}, untouched"
             ) from fault
+
+
+__all__ = lazy(__name__)
