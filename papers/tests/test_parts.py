@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
-from fedveil_papers.experiment import Part, measure
+from fedveil_papers.cli import reproduce_preset
+from fedveil_papers.experiment import Experiment, Measured, Part, measure
+from fedveil_papers.preset import Preset
+from fedveil_papers.rows import PaperFigures, Row
+from rich.console import Console
+from rich.table import Table
 
 from fedveil.core.errors import InputError
 from fedveil.studies.runner import Listener
@@ -44,8 +51,54 @@ def test_a_file_that_is_damaged_or_of_other_settings_is_not_read(tmp_path: Path)
         assert json.loads(file.read_text())["settings"] == part.identity
 
 
-def test_a_part_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path) -> None:
-    measured = measure(parts(1, -1, 2), tmp_path)
+@dataclass(frozen=True)
+class Numbers(Experiment[dict[str, Any]]):
+    """An experiment whose parts are numbers; a negative one cannot be measured."""
+
+    numbers: tuple[int, ...]
+    kind: ClassVar[str] = "numbers"
+
+    def check(self) -> None: ...
+
+    def parts(self) -> list[Part]:
+        return parts(*self.numbers)
+
+    def gather(self, measured: Measured, paper: PaperFigures) -> dict[str, Any]:
+        return {"numbers": [measured[part]["number"] for part in self.parts()]}
+
+    def rows(self, results: dict[str, Any]) -> list[Row]:
+        return []
+
+    def tables(self, results: dict[str, Any]) -> list[Table]:
+        return []
+
+    def notes(self, results: dict[str, Any]) -> list[str]:
+        return []
+
+    def draw(self, results: dict[str, Any], canvas: Any) -> None: ...
+
+
+@pytest.mark.parametrize("workers", [0, 1], ids=["in-process", "workers"])
+def test_an_experiment_with_a_part_that_fails_is_refused_and_the_others_are_kept(tmp_path: Path, workers: int) -> None:
+    message = "1 parts could not be measured, part -1 first: a part that cannot be measured"
+    with pytest.raises(InputError, match=message):
+        Numbers((1, -1)).run(tmp_path, workers=workers)
+    kept = Numbers((1,)).run(tmp_path, workers=workers, listener=Listener(finished=pytest.fail))
+    assert kept == {"numbers": [1]}
+
+
+def test_a_preset_with_a_part_that_fails_is_incomplete(tmp_path: Path) -> None:
+    preset = Preset("ours/numbers", "numbers", [], [], experiment=Numbers((1, -1)))
+    reproduced = reproduce_preset(preset, "quick", tmp_path, workers=1, console=Console(quiet=True))
+    assert reproduced.failed == {"part -1": "a part that cannot be measured"}
+    assert not reproduced.values["complete"]
+    assert json.loads((tmp_path / "reproduced.json").read_text("utf-8")) == reproduced.values
+    assert not list(tmp_path.glob("*.png"))
+
+
+@pytest.mark.parametrize("workers", [0, 1], ids=["in-process", "workers"])
+def test_a_part_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path, workers: int) -> None:
+    measured = measure(parts(1, -1, 2), tmp_path, workers=workers)
     assert measured.failed == {"part -1": "a part that cannot be measured"}
     assert {part.name for part in parts(1, -1, 2) if part.read(tmp_path)} == {"part 1", "part 2"}
 

@@ -63,8 +63,8 @@ paper:
 """
     )
     monkeypatch.setattr(presets, "FOLDER", tmp_path)
-    arguments = ("--scale", "paper", "--out", tmp_path / "out", "--workers", "0", "--json")
-    done = fedveil_here("reproduce", "ours/tiny", *arguments)
+    arguments = ("reproduce", "ours/tiny", "--scale", "paper", "--out", tmp_path / "out", "--json")
+    done = fedveil_here(*arguments)
     assert done.returncode == 0, done.stderr
     result = last_json(done)
     assert (result["preset"], result["scale"], result["complete"]) == ("ours/tiny", "paper", True)
@@ -75,6 +75,8 @@ paper:
     for row in result["rows"]:
         assert list(row) == list(Row("any").as_dict())
         assert set(row["leakage"]["balanced_accuracy"]) == {"estimate", "low", "high"}
+    again = fedveil_here(*arguments, "--workers", "0", "--fresh")  # in this process, with the same figures
+    assert last_json(again) == result
     with pytest.raises(InputError, match="did you mean"):
         presets.read_preset("ours/tny", "quick")
 

@@ -53,6 +53,29 @@ def test_a_whole_policy_is_read(tmp_path):
     assert (shield.clip, shield.sigma) == (1.0, 4.0)
 
 
+BY_HAND = """
+shield = {kind = "recup", budget = 0.01, minimal = 0.9}
+
+[hide]
+race = 0.5
+sex = 0.5
+
+[zoo]
+race = "zoos/race.safetensors"
+"""
+
+
+def test_a_policy_written_by_hand(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text(BY_HAND)
+    policy = read_policy(path, ["sex", "race", "age"])
+    assert policy.hide == {"race": 0.5, "sex": 0.5}
+    assert policy.chosen == (ShieldChoice("recup", {"budget": 0.01, "minimal": 0.9}),)
+    assert {name: Path(file) for name, file in policy.zoo.items()} == {"race": tmp_path / "zoos" / "race.safetensors"}
+    least = parse_policy("[hide]\nsex = 0.3\nrace = 0.7\nage = 0")
+    assert (least.hide, least.zoo, least.own) == ({"sex": 0.3, "race": 0.7, "age": 0.0}, {}, {})
+
+
 def test_two_lines_get_the_recommended_shield():
     policy = parse_policy("[hide]\nsex = 1")
     assert (dict(policy.hide), policy.chosen) == ({"sex": 1.0}, (ShieldChoice("recommended"),))
@@ -107,6 +130,8 @@ REPLACED = {
         'write shield = {kind = "recup", budget = 0.01, minimal = true}'
     ),
     "minimal = 0.9\n[hide]\nsex = 1": 'write shield = {kind = "recup", epsilon = 0.001, minimal = 0.9}',
+    "minimal = 0.0\n[hide]\nsex = 1": "minimal: is now part of the shield",
+    "minimal = 'x'\n[hide]\nsex = 1": "minimal: is now part of the shield",
     'shield = {kind = "quantise"}\nbudget = 3': "budget: is a table of limits; write [budget]",
     "budget = 0\n[hide]\nsex = 1": "budget: must be above 0 and finite; got 0",
     "budget = -1.0\n[hide]\nsex = 1": "budget: must be above 0",
@@ -123,7 +148,11 @@ BAD = REPLACED | {
     "hide = 3": "hide: 3 is not allowed; it should be a table [hide] of levels",
     "[hide]\nsex = 'much'": "hide.sex: 'much' is not allowed; it should be a table [hide] of levels",
     "[hide]\nsex = 2.0": "hide.sex: a level lies between 0 and 1",
+    "[hide]\nsex = -0.1": "hide.sex: a level lies between 0 and 1; got -0.1",
+    "[hide]\nsex = nan": "hide.sex: a level lies between 0 and 1; got nan",
+    "[hide]\nsex = 0.6\nrace = 0.5": "hide: the levels add up to 1.1, and may add up to at most 1",
     "[hyde]\nsex = 1": "hyde: no such setting: did you mean 'hide'?",
+    "buget = 1\n[hide]\nsex = 1": "buget: no such setting: did you mean 'budget'?",
     "shild = 1": "shild: no such setting: did you mean 'shield'?",
     "shield = 3": "shield: 3 is not allowed; it should be a name or a table",
     "shield = {}": "shield.kind: is missing",
@@ -132,7 +161,9 @@ BAD = REPLACED | {
     "budget = 'x'": "budget: 'x' is not allowed; it should be a table",
     "[hide]\nsex = 1\n[zoo]\nrace = 'a'": "zoo.race: is not hidden by this policy",
     "[hide]\nsex = 1\n[zoo]\nsex = 1": "zoo.sex: 1 is not allowed; it should be a table [zoo] of files",
-    'shield = "recomended"\n[hide]\nsex = 1': "shield.kind: shield 'recomended' is not known",
+    'shield = "recomended"\n[hide]\nsex = 1': (
+        "shield.kind: shield 'recomended' is not known: did you mean 'recommended'?"
+    ),
     'shield = {kind = "recommended", chnage = 1}\n[hide]\nsex = 1': "unknown setting 'chnage': did you mean 'change'?",
     'shield = {kind = "recommended", change = 0}\n[hide]\nsex = 1': "shield.change: must be above 0 and finite; got 0",
     "[hide]\nsex = 0.0": "hide: every level is 0",
@@ -162,6 +193,7 @@ BAD = REPLACED | {
     RECUP: "recup hides attributes: write [hide]",
     RECUP + "[hide]\nsex = 1.0": "hide.sex: has no zoo; write under [zoo]",
     RECUP + "[hide]\nsex = 2.0": "hide.sex: a level lies between 0 and 1",
+    RECUP + '[hide]\nsex = "high"': "hide.sex: 'high' is not allowed",
 }
 
 
@@ -173,7 +205,7 @@ def test_a_fault_is_one_line_with_the_file_and_the_key(tmp_path, text):
     assert line.startswith(f"{tmp_path / 'policy.toml'}: ")
     assert BAD[text] in line
     assert "\n" not in line
-    assert len(line) < len(str(tmp_path)) + 200
+    assert len(line) < len(str(tmp_path / "policy.toml")) + 160
 
 
 def test_unknown_attributes_list_the_known_ones(tmp_path):

@@ -15,6 +15,7 @@ from fedveil_papers import preset as presets
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
+from fedveil.cli.demo import STUDY as DEMO
 from fedveil.cli.schema import schema as print_schema
 from fedveil.config import parts
 from fedveil.config.field_docs import PAGE, PUBLISHED, field_page, published_schema
@@ -46,8 +47,9 @@ def fault(values: Any) -> str | None:
 
 
 def example_studies() -> dict[str, dict[str, Any]]:
-    """Return our studies, our presets at every scale, and the examples of the documentation."""
+    """Return our studies, the demo's, our presets at every scale, and the examples of the documentation."""
     studies = {path.name: read_yaml(path) for path in sorted((REPOSITORY / "studies").glob("*.yaml"))}
+    studies["the demo"] = read_yaml(DEMO)
     for path in sorted(presets.FOLDER.rglob("*.yaml")):
         held = read_yaml(path)
         for scale in presets.SCALES:

@@ -87,7 +87,11 @@ def refused(key: str, value: Any) -> str:
             "attacks.shadows: 60 validation records fill 0 devices of 105 records (the federation's average)",
         ),
         ("attacks", {"view": "updates", "rounds": [1], "shadows": 61}, "attacks.shadows: 61 shadow devices for 60"),
-        ("attacks", {"view": "updates", "rounds": [1], "shadows": 2}, "at fewer than 2 of 2 shadow devices"),
+        (
+            "attacks",
+            {"view": "updates", "rounds": [1], "shadows": 2},
+            "attacks.shadows: '0' is the most frequent value of 'u' at fewer than 2 of 2 shadow devices",
+        ),
         ("attacks", {"view": "updates", "rounds": [9], "shadows": 3}, "round 9 is never played"),
         ("federation.partition", "dirichlet", "federation.partition: setting 'alpha' is missing"),
         ("federation.aggregation", "krumm", "did you mean 'krum'?"),

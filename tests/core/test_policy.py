@@ -51,6 +51,7 @@ def test_every_fault_is_one_clear_line(settings, line):
         Policy(**settings)
     assert str(fault.value).startswith("policy: ")
     assert "\n" not in str(fault.value)
+    assert len(str(fault.value)) < 160
 
 
 def test_unknown_attributes_list_the_known_ones():

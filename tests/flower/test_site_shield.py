@@ -44,7 +44,11 @@ BAD = {
     'shield = "hardened"\n[hide]\nsex = 1.0': "recommended changes records before training",
     'shield = ["quantise", "recommended"]\n[hide]\nsex = 1.0': "recommended changes records before training",
     'shield = {kind = "dp-gausian"}': "shield.kind: shield 'dp-gausian' is not known: did you mean 'dp-gaussian'?",
+    'shield = {kind = "dp-gaussian", sigm = 1.0}': "shield: unknown setting 'sigm': did you mean 'sigma'?",
     'shield = {kind = "dp-gaussian", sigma = "1"}': "shield.sigma: '1' is text and should be a number",
+    'shield = {kind = "dp-gaussian", sigma = [1]}': "shield.sigma: [1] is not allowed",
+    'shield = {kind = "dp-gaussian", sigma = 1, place = "here"}': "shield.place: 'here' is not allowed",
+    'shield = {kind = "dp-gaussian", sigma = -1}': "sigma must be above 0",
     'shield = {kind = "dp-gaussian", sigma = 1, place = "input"}': "belongs where the app loads its data",
     'shield = {kind = "dp-laplace", scale = 1, place = "representation"}': "belongs where those leave",
     'shield = [{kind = "quantise"}, {kind = "dp-gaussian", sigma = 1, place = "input"}]': "loads its data",
@@ -58,6 +62,10 @@ BAD = {
     SIMPLE + "[budget]\nepsilon = 1.0\ndelta = 1e-5": "budget.epsilon: this shield has no differential privacy",
     'shield = {kind = "dp-gaussian", sigma = 1}\n[budget]\nepsilon = 9.0': "budget.delta: is missing",
     'shield = {kind = "dp-gaussian", sigma = 1, clip = 9}\n[budget]\nepsilon = 1.0\ndelta = 1e-5': "single update",
+    SIMPLE + "[hide]\nsex = 1.0": "hide: quantise does not use it",
+    SIMPLE + '[zoo]\nsex = "sex.safetensors"': "zoo: quantise does not use it",
+    'shield = {kind = "recup", budget = 0.1}': "recup hides attributes: write [hide]",
+    'shield = {kind = "recup", budget = 0.1}\n[hide]\nsex = 1.0': "hide.sex: has no zoo",
 }
 
 
@@ -125,6 +133,8 @@ def test_a_site_must_name_its_value(tmp_path: Path) -> None:
         ({"more": ", step = 3"}, "shield: unknown setting 'step'"),
         ({"more": ', iterations = "many"'}, "shield.iterations: 'many' is text"),
         ({"more": ", iterations = 0"}, "iterations is a whole number of at least 1"),
+        ({"more": ", minimal = 0.0"}, "minimal is true, false, or the share"),
+        ({"more": ', minimal = "x"'}, "shield.minimal: 'x' is text"),
         ({"more": ', zoos = ["sex.safetensors"]'}, "shield.zoos: belongs in the table [zoo]"),
         ({"more": ", levels = {sex = 1.0}"}, "shield.levels: belongs in the table [hide]"),
     ],

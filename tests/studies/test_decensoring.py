@@ -36,6 +36,9 @@ def test_it_is_reported_beside_the_panel_and_never_in_its_place(
         undone = cell.result.decensoring["u"]
         assert (undone.attack.name, undone.control.name) == ("de-censoring", "equal capacity (de-censoring's control)")
         assert [attacker.name for attacker in cell.result.leakage["u"].attackers] == ["logistic"]
+        written = json.loads((cell.folder / "result.json").read_text())
+        assert set(written["decensoring"]["u"]) == {"attribute", "attack", "control", "gain"}
+        assert written["leakage"]["u"]["worst"]["name"] == "logistic"
     rows = {row["attacker"]: row for row in last_json(done)["rows"] if row["method"] == "none"}
     assert list(rows) == ["retrained", "decensoring", "decensoring-control"]
     assert rows["decensoring"]["attacker_name"] == "de-censoring"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ def test_every_attacker_is_also_tried_on_fresh_people(write_study: Callable[...,
         ]
         # The figure is about validation people, whichever attacker counts.
         assert cell.result.strongest("u").validation_balanced_accuracy == panel
+        written = json.loads((cell.folder / "result.json").read_text())["leakage"]["u"]["worst"]
+        assert (written["name"], written["validation_balanced_accuracy"]) == (names[0], panel)
         assert judged.confidence == 0.975
     table = pd.read_csv(tmp_path / "out" / "results.csv")
     assert set(table["attacker_name"]) == {"logistic", "logistic (fresh people)"}

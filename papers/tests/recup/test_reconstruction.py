@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fedveil_papers.cli import lay_out
 from fedveil_papers.drawing import write_png
 from fedveil_papers.kinds import make_experiment
 from fedveil_papers.preset import read_preset
@@ -131,6 +132,14 @@ def test_the_page_needs_no_other_file_and_says_what_each_picture_is(ran) -> None
     assert "made faces, round 1, victim 1: the original picture" in page
     assert f"MSE {results.panels[0].attacked[0].inverted.pictures[0].mse:.0f}" in page
     assert page.count("<figcaption>") == 2
+
+
+def test_the_page_is_written_into_the_folder_of_results(ran, tmp_path) -> None:
+    from rich.console import Console
+
+    results, _, _ = ran
+    lay_out(experiment(), results, tmp_path, "recup/tiny", Console(quiet=True))
+    assert (tmp_path / PAGE).read_text(encoding="utf-8") == experiment().pages(results)[PAGE]
 
 
 def test_the_picture_is_drawn(ran, tmp_path) -> None:

@@ -176,7 +176,7 @@ def test_celeba_runs_unchanged_on_a_folder_in_its_layout(tmp_path, monkeypatch):
 def test_without_the_folder_a_line_says_so_and_nothing_is_written(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("FEDVEIL_DATA", str(tmp_path / "data"))
-    done = fedveil_here("reproduce", "curious/celeba", "--out", tmp_path / "out", "--workers", "0")
+    done = fedveil_here("reproduce", "curious/celeba", "--out", tmp_path / "out")
     assert done.returncode == 2
     assert "celeba" in done.stderr
     assert len(done.stderr.strip().splitlines()[-1]) > 20
