@@ -13,7 +13,7 @@ from fedveil.core.arrays import IntArray
 from fedveil.core.entropy import plug_in_entropy
 from fedveil.core.errors import InputError
 from fedveil.data.attribute import Attribute
-from fedveil.data.attribute_data import AttributeData, Split
+from fedveil.data.attribute_data import AttributeData
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Shield
 
@@ -51,12 +51,11 @@ class DropColumns(Shield):
     def prepared(self, data: AttributeData, seed: int) -> DropColumns:
         """Rank the columns by what they reveal about the attribute, on training people."""
         names = table_columns(data)
-        train = data.take(data.rows(Split.TRAIN))
-        secret = train.attribute(self.attribute)
+        secret = data.attribute(self.attribute)
         if not secret.known.any():
             raise InputError(f"drop columns: no training record of {data.name} has a value of {self.attribute!r}")
         bits = {
-            column: information_bits(train.x[:, [name == column for name in names]], secret)
+            column: information_bits(data.x[:, [name == column for name in names]], secret)
             for column in dict.fromkeys(names)
         }
         if self.columns > len(bits):

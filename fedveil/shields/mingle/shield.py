@@ -12,7 +12,7 @@ import torch
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError, nearest
 from fedveil.core.randomness import child_seed
-from fedveil.data.attribute_data import AttributeData, Split
+from fedveil.data.attribute_data import AttributeData
 from fedveil.shields.drop_columns import information_bits, table_columns
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.mingle.prototypes import Prototypes, fit_prototypes
@@ -89,9 +89,8 @@ class Mingle(Shield):
 
     def prepared(self, data: AttributeData, seed: int) -> Mingle:
         """Fit the chances on training people whose attribute and, if there is a task, label are known."""
-        train = data.take(data.rows(Split.TRAIN))
-        secret = train.attribute(self.attribute)
-        train = train.take(secret.known if train.y is None else secret.known & train.y.known)
+        secret = data.attribute(self.attribute)
+        train = data.take(secret.known if data.y is None else secret.known & data.y.known)
         values, u = np.unique(train.attribute(self.attribute).codes, return_inverse=True)
         if len(values) < 2:
             raise InputError(f"mingle: training people of {data.name} have fewer than two values of {self.attribute!r}")

@@ -241,7 +241,7 @@ def play(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
     zoos = {} if trial is None or trial.zoo is None else kept_zoos(lab, trial.zoo)
     shield = Identity() if trial is None else trial.make(payload["strength"], zoos)
     run = train(
-        Sender(lab.task, shield, _policies(lab)),
+        Sender.prepare(lab.task, shield, _policies(lab)),
         length,
         keep=range(1, length + 1, payload["every"]),
         aggregation=aggregator(payload["aggregation"]),
