@@ -67,7 +67,7 @@ def checked(study: Study) -> Plan:
                 _check_views(study, method, begin(federation, make_game(method, strength)))
             else:
                 prepare_shield(federation.shield, federation.data, federation.seed)
-    return Plan(study, methods, plan(study, methods), digest_of(data))
+    return Plan(study, methods, plan(study, methods), data.digest())
 
 
 def _check_names(study: Study, data: AttributeData) -> None:
@@ -135,16 +135,3 @@ def _check_views(study: Study, method: Method, run: Run) -> None:
             )
     if attacks.view in UPDATE_VIEWS:
         check_shadows(study, run)
-
-
-def digest_of(data: AttributeData) -> str:
-    """Return a digest of the records, so that results on other data are never mistaken for results of this study."""
-    import hashlib
-
-    import numpy as np
-
-    digest = hashlib.sha256()
-    labels = [*([data.y] if data.y else []), *(data.attributes[name] for name in sorted(data.attributes))]
-    for array in (data.x, data.split, *(label.codes for label in labels)):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:16]
