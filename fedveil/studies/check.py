@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedveil.config.cells import Cell, all_methods, cell_of, check_varies, load_data, make_federation, make_game, plan
 from fedveil.config.shadows import check_shadows
 from fedveil.config.study import Method, Study
 from fedveil.core.errors import InputError, nearest
-from fedveil.view import UPDATE_VIEWS
+from fedveil.data import Split
+from fedveil.studies.judging import heads_fit, releases
+from fedveil.view import UPDATE_VIEWS, Pool, View
 
 if TYPE_CHECKING:
     from fedveil.data import AttributeData
@@ -86,11 +90,7 @@ def _check_names(study: Study, data: AttributeData) -> None:
 
 def _check_fresh(study: Study, data: AttributeData) -> None:
     """Refuse attackers that learn from fresh people if the observer sees devices, or if a value is too rare."""
-    import numpy as np
-
     from fedveil.attacks.fresh import check_enough
-    from fedveil.data import Split
-    from fedveil.view import Pool, View
 
     if study.attacks.view in UPDATE_VIEWS:
         raise InputError(
@@ -109,8 +109,6 @@ def _check_fresh(study: Study, data: AttributeData) -> None:
 
 
 def _check_views(study: Study, method: Method, run: Run) -> None:
-    from fedveil.studies.judging import heads_fit, releases
-
     attacks, where = study.attacks, f"methods.{method.name}"
     rounds = method.rounds or study.federation.rounds
     if attacks.decensoring and attacks.view != "representations":
