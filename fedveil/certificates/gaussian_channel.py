@@ -190,7 +190,7 @@ class GaussianRelease:
                 **further,
             },
             does_not_cover=(
-                "the extractor's parameters and updates, which leave by another door",
+                "the extractor's parameters and updates, which are sent separately",
                 "what the observer knew before: the bound is on what the release adds",
                 "releases about the same person beyond those counted",
             ),
