@@ -99,7 +99,7 @@ def _learning(task: Task, attribute: str, rounds: int, at: list[tuple[float, flo
     start, end = _losses(task, task.x, rounds)
     print(json.dumps({"method": "undefended", "losses": [start, end]}), flush=True)
     for norm, budget in at:
-        veiled = Sender(task, Mingle(attribute, budget)).veiled
+        veiled = Sender.prepare(task, Mingle(attribute, budget)).veiled
         assert veiled is not None
         after = _losses(task, veiled, rounds)[1]
         row = {"method": "mingle", "strength": budget, "losses": [start, after]}

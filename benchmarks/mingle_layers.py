@@ -46,7 +46,7 @@ def main() -> None:
     _say("undefended", None, 0.0, readers, clean)
     for pair in arguments.at:
         norm, budget = (float(part) for part in pair.split(","))
-        sender, tally = Sender(task, Mingle(ATTRIBUTE, budget)), Tally()
+        sender, tally = Sender.prepare(task, Mingle(ATTRIBUTE, budget)), Tally()
         for part in np.array_split(task.people(Split.TEST)[:96], 4):
             tally.add(sender.send(model, part, 1))
         assert sender.veiled is not None

@@ -46,7 +46,7 @@ def main() -> None:
     torch.set_num_threads(1)
     rounds = ROUNDS[:1] if asked.quick else ROUNDS
     task = make_task("lfw", [asked.attribute], network=asked.network)
-    played = train(Sender(task, Identity()), max(rounds), keep=rounds)
+    played = train(Sender.prepare(task, Identity()), max(rounds), keep=rounds)
     started_from = {number: played.weights[number] for number in rounds}
     train_x, train_codes, senders = updates(task, started_from, Split.TRAIN, asked.attribute)
     test_x, test_codes, _ = updates(task, started_from, Split.TEST, asked.attribute)

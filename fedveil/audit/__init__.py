@@ -1,10 +1,10 @@
 """Audit: whether a classifier's outputs carry a sensitive attribute that its task does not explain.
 
-`outputs.py` holds the outputs and what attackers see in them; `reading.py` reads them from a table. `models.py` scores
-labelled inputs (`labelled_inputs.py`) with a model file instead. `explained.py` counts what labels reveal, `excess.py`
-measures what scores add to that, `graded.py` measures how much of it is honest, and `output_entropy.py` measures how
-certain the outputs are. `auditing.py` joins these, `verdict.py` decides, `page.py` writes the result as HTML.
-`vectors.py` reads any other vectors, for `fedveil leak`.
+`outputs.py` holds the outputs and what attackers see in them; `reading.py` reads them from a table. `models.py` reads a
+model file instead, a `ScoringModel` (`scoring_model.py`) that scores labelled inputs (`labelled_inputs.py`).
+`explained.py` counts what labels reveal, `excess.py` measures what scores add to that, `graded.py` measures how much of
+it is honest, and `output_entropy.py` measures how certain the outputs are. `auditing.py` joins these, `verdict.py`
+decides, `page.py` writes the result as HTML. `vectors.py` reads any other vectors, for `fedveil leak`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from fedveil.audit.labelled_inputs import Wanted as Wanted
     from fedveil.audit.labelled_inputs import outputs_of as outputs_of
     from fedveil.audit.labelled_inputs import read_inputs as read_inputs
-    from fedveil.audit.models import ScoringModel as ScoringModel
     from fedveil.audit.models import read_model as read_model
     from fedveil.audit.outputs import Outputs as Outputs
     from fedveil.audit.page import write_page as write_page
     from fedveil.audit.reading import read_outputs as read_outputs
+    from fedveil.audit.scoring_model import ScoringModel as ScoringModel
     from fedveil.audit.verdict import LIMITS as LIMITS
     from fedveil.audit.verdict import Limits as Limits
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from fedveil.audit.models import ADVICE, Numbers, Port, ScoringModel
+from fedveil.audit.scoring_model import ADVICE, Numbers, Port, ScoringModel
 from fedveil.core.errors import InputError
 
 _SCHEMA = 8

@@ -13,9 +13,9 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from fedveil.audit.models import Numbers, ScoringModel, scores_are_raw
 from fedveil.audit.outputs import Outputs
 from fedveil.audit.reading import class_order, in_order, labels_of
+from fedveil.audit.scoring_model import Numbers, ScoringModel, scores_are_raw
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError, nearest
 from fedveil.data.attribute import Attribute

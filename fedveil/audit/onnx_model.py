@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from fedveil.audit.models import ADVICE, Numbers, Port, ScoringModel
+from fedveil.audit.scoring_model import ADVICE, Numbers, Port, ScoringModel
 from fedveil.core.errors import InputError
 
 _DTYPES = {

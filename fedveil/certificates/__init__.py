@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
-    from fedveil.certificates.advantage import advantage_from_balanced_accuracy as advantage_from_balanced_accuracy
     from fedveil.certificates.advantage import balanced_accuracy_from_advantage as balanced_accuracy_from_advantage
     from fedveil.certificates.advantage import certify_accuracy_from_dp as certify_accuracy_from_dp
     from fedveil.certificates.advantage import dp_accuracy_bound as dp_accuracy_bound
@@ -93,5 +92,6 @@ if TYPE_CHECKING:
     )
     from fedveil.certificates.tappfl_theorems import printed_theorem1_error_bound as printed_theorem1_error_bound
     from fedveil.certificates.tappfl_theorems import printed_theorem2_accuracy_bound as printed_theorem2_accuracy_bound
+    from fedveil.core.measures import advantage_from_balanced_accuracy as advantage_from_balanced_accuracy
 
 __all__ = lazy(__name__)

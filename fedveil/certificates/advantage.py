@@ -18,16 +18,7 @@ import numpy.typing as npt
 from fedveil.certificates.certificate import Certificate
 from fedveil.core.entropy import probabilities
 from fedveil.core.errors import InputError
-
-
-def advantage_from_balanced_accuracy(balanced_accuracy: float, values: int) -> float:
-    """Return (K·BA − 1)/(K − 1).
-
-    >>> advantage_from_balanced_accuracy(0.75, 2)
-    0.5
-    """
-    _check_values(values)
-    return (values * balanced_accuracy - 1.0) / (values - 1)
+from fedveil.core.measures import advantage_from_balanced_accuracy
 
 
 def balanced_accuracy_from_advantage(advantage: float, values: int) -> float:

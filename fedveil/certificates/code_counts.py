@@ -106,7 +106,7 @@ def _certificate(
         bound=bound,
         direction="upper",
         assumptions={
-            "people": "independent, drawn alike within each value of u",
+            "people": "independent and identically distributed within each value of u",
             "map": "fixed before the people counted were drawn",
             "releases per person": 1,
             **counted,

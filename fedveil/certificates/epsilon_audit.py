@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedveil.certificates.confidence import check_alpha, proportion_bounds
+from fedveil.core.arrays import BoolArray
 from fedveil.core.errors import InputError
 
-BoolArray = npt.NDArray[np.bool_]
 Records = tuple[npt.ArrayLike, npt.ArrayLike]
 """Outputs and values of the attribute, one of each per record."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from fedveil.core.entropy import binary_entropy
 from fedveil.core.errors import InputError
 
 _ENTROPY_SLACK = 1e-9
@@ -49,7 +50,7 @@ def fano_error_bound(conditional_entropy: float, values: int) -> float:
         return (values - 1) / values
     spread = math.log2(values - 1) if values > 2 else 0.0
     return _largest_below(
-        lambda error: _binary_entropy(error) + error * spread + _ROUNDING * limit <= conditional_entropy,
+        lambda error: float(binary_entropy(error)) + error * spread + _ROUNDING * limit <= conditional_entropy,
         0.0,
         (values - 1) / values,
     )
@@ -116,10 +117,6 @@ def _largest_below(holds: Callable[[float], bool], low: float, high: float) -> f
         else:
             high = middle
     return low
-
-
-def _binary_entropy(p: float) -> float:
-    return 0.0 if p in (0.0, 1.0) else -p * math.log2(p) - (1.0 - p) * math.log2(1.0 - p)
 
 
 def _coin_divergence(a: float, b: float) -> float:

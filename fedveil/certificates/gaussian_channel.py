@@ -25,10 +25,10 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from fedveil.certificates.advantage import advantage_from_balanced_accuracy
 from fedveil.certificates.certificate import Certificate
 from fedveil.core.entropy import probabilities
 from fedveil.core.errors import InputError
+from fedveil.core.measures import advantage_from_balanced_accuracy
 
 _CERTAIN = 40.0
 """Φ(40) is 1 in floating point, and Φ(−40) is 0 for every purpose here."""
@@ -190,7 +190,7 @@ class GaussianRelease:
                 **further,
             },
             does_not_cover=(
-                "the extractor's parameters and updates, which leave by another door",
+                "the extractor's parameters and updates, which are sent separately",
                 "what the observer knew before: the bound is on what the release adds",
                 "releases about the same person beyond those counted",
             ),

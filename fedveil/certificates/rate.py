@@ -112,7 +112,8 @@ class HeldOutRate:
                 continue
             codes = np.asarray(codes, dtype=np.int64)
             if codes.shape != bits.shape or codes.min() < 0 or (most is not None and codes.max() >= most):
-                raise InputError(f"rate: {name} must be one code per record, 0 … {'' if most is None else most - 1}")
+                allowed = "0 or above" if most is None else f"0 … {most - 1}"
+                raise InputError(f"rate: {name} must be one code per record, {allowed}")
             object.__setattr__(self, name, codes)
         object.__setattr__(self, "bits", bits)
         object.__setattr__(self, "helper_log_probabilities", helper)

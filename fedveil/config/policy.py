@@ -14,7 +14,7 @@ says what may leave beside an update; elsewhere these keys are read, checked, an
     shield = {kind = "dp-gaussian", clip = 1.0, sigma = 4.0}
     metrics = ["num-examples", "train_loss"]   # figures that may leave; default: num-examples
     tell = ["damage", "spent"]                 # what the mod reports to the server; default: nothing
-    ledger = "ledger.jsonl"                    # relative to the policy's folder, as are zoos
+    ledger = "ledger.jsonl"                    # relative to the policy's folder, as are zoos and fits
 
     [budget]                                   # the most that may be spent in total; see `Budget`
     messages = 50
@@ -221,8 +221,14 @@ def _recommended(policy: Policy, choice: ShieldChoice, where: str) -> list[Shiel
 
 def _shield(policy: Policy, choice: ShieldChoice, kind: type[Shield], zoos: Mapping[str, Zoo], where: str) -> Shield:
     _check_texts(kind, choice.settings, where)
+    settings: dict[str, Any]
     if "zoos" not in settings_of(kind):
-        shield: Shield = make(kind, choice.settings, where)
+        folder = Path() if policy.path is None else policy.path.parent
+        settings = {
+            name: str(folder / value) if name in kind.files and isinstance(value, str) else value
+            for name, value in choice.settings.items()
+        }
+        shield: Shield = make(kind, settings, where)
         return shield
     if not zoos:
         raise InputError(f"{where}.kind: {choice.kind} hides attributes: write [hide] with levels, and [zoo]")
@@ -233,7 +239,7 @@ def _shield(policy: Policy, choice: ShieldChoice, kind: type[Shield], zoos: Mapp
     for name in choice.settings:
         if name not in parameters:
             raise InputError(f"{where}: unknown setting {name!r}: {nearest(name, parameters)}")
-    settings: dict[str, Any] = {
+    settings = {
         name: fitting(value, parameters[name].annotation, f"{where}.{name}") for name, value in choice.settings.items()
     }
     settings |= {"zoos": list(zoos.values()), "levels": {name: policy.hide[name] for name in zoos}}

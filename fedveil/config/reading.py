@@ -122,7 +122,8 @@ def _changed(values: Any, path: list[str], value: Any, key: str) -> Any:
         named = [index for index, item in enumerate(values) if isinstance(item, dict) and item.get("name") == step]
         if not named and not (step.isdigit() and int(step) < len(values)):
             names = [str(item["name"]) for item in values if isinstance(item, dict) and "name" in item]
-            raise InputError(f"--set {key}: the list has no item {step!r}; there are: {', '.join(names) or 'no names'}")
+            choices = f"choose from: {', '.join(names)}" if names else "its items have no names"
+            raise InputError(f"--set {key}: the list has no item {step!r}; {choices}")
         chosen = named[0] if named else int(step)
         return [_changed(item, rest, value, key) if index == chosen else item for index, item in enumerate(values)]
     if values is not None and not isinstance(values, dict):

@@ -28,6 +28,14 @@ class Estimate:
     def __repr__(self) -> str:
         return f"Estimate({self!s} at {self.confidence:.4g})"
 
+    def columns(self, name: str) -> dict[str, float]:
+        """Return the estimate and the ends of its interval under the names of a table's columns.
+
+        >>> Estimate(0.5, 0.4, 0.7).columns("accuracy")
+        {'accuracy': 0.5, 'accuracy_low': 0.4, 'accuracy_high': 0.7}
+        """
+        return {name: self.estimate, f"{name}_low": self.low, f"{name}_high": self.high}
+
     def as_dict(self) -> dict[str, float]:
         """Return the estimate in the form of every `--json` output."""
         return {"estimate": self.estimate, "low": self.low, "high": self.high}

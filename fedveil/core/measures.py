@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
 from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.errors import InputError
 from fedveil.core.figures import Estimate
 from fedveil.core.randomness import numpy_generator
+
+Figures = TypeVar("Figures", float, FloatArray)
+"""One figure, or an array of figures."""
 
 _CELLS_AT_ONCE = 8_000_000
 """How many resampling weights are held in memory at a time."""
@@ -107,7 +111,7 @@ def resampled(
         rows["entropy"].append(entropy)
     figures = {name: np.concatenate(parts) for name, parts in rows.items()}
     figures["gap"] = figures["accuracy"] - figures["prior"]
-    figures["advantage"] = _advantage(figures["balanced_accuracy"], classes)
+    figures["advantage"] = advantage_from_balanced_accuracy(figures["balanced_accuracy"], classes)
     figures["mutual_information_bits"] = np.clip(figures["raw_information"], 0, figures["entropy"])
     return figures
 
@@ -137,7 +141,8 @@ def figures_of(
     classes = len(recalls)
     low, high = smoothed_interval(recalls, units, confidence)
     figures["balanced_accuracy"] = _widened(figures["balanced_accuracy"], low, high)
-    figures["advantage"] = _widened(figures["advantage"], *(float(_advantage(end, classes)) for end in (low, high)))
+    ends = (advantage_from_balanced_accuracy(end, classes) for end in (low, high))
+    figures["advantage"] = _widened(figures["advantage"], *ends)
     lower_margin = figures["balanced_accuracy"].estimate - figures["balanced_accuracy"].low
     figures["auc"] = _widened(figures["auc"], max(0.0, figures["auc"].estimate - lower_margin), figures["auc"].high)
     accuracy = figures["accuracy"].estimate
@@ -197,8 +202,15 @@ def detectable_advantage(codes: IntArray, classes: int, groups: IntArray | None,
     return float(min(1.0, excess * classes / (classes - 1)))
 
 
-def _advantage(balanced_accuracy: Any, classes: int) -> Any:
-    return (classes * balanced_accuracy - 1) / (classes - 1)
+def advantage_from_balanced_accuracy(balanced_accuracy: Figures, values: int) -> Figures:
+    """Return (K·BA − 1)/(K − 1): 0 for guessing, 1 for certainty.
+
+    >>> advantage_from_balanced_accuracy(0.75, 2)
+    0.5
+    """
+    if values < 2:
+        raise InputError(f"advantage: an attribute needs at least two values, got {values}")
+    return (values * balanced_accuracy - 1.0) / (values - 1)
 
 
 def _widened(figure: Estimate, low: float, high: float) -> Estimate:

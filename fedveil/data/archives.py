@@ -91,7 +91,7 @@ def picture(content: bytes, where: str, box: Box | None, shape: tuple[int, int])
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as fault:
-        raise InputError(f"{where}: pictures need Pillow; install it: pip install '.[data]'") from fault
+        raise InputError(f"{where}: pictures need Pillow; install it: pip install 'fedveil[data]'") from fault
     try:
         with Image.open(io.BytesIO(content)) as opened:
             if box is None:

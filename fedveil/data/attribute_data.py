@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.core.arrays import IntArray
+from fedveil.core.arrays import IntArray, digest
 from fedveil.core.errors import InputError, nearest
 from fedveil.data.attribute import Attribute
 
@@ -127,6 +127,11 @@ class AttributeData:
             groups=None if self.groups is None else self.groups[rows],
             tasks={name: label.take(rows) for name, label in self.tasks.items()},
         )
+
+    def digest(self) -> str:
+        """Return a digest of the records, their splits, labels and attributes, by which results on them are known."""
+        labels = [*([] if self.y is None else [self.y]), *(self.attributes[name] for name in sorted(self.attributes))]
+        return digest(self.x, self.split, *(label.codes for label in labels))
 
     def without_labels(self) -> AttributeData:
         """Return the same records without the target; the labels of further tasks, which no game sees, remain."""

@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedveil.core.arrays import FloatingArray
 from fedveil.core.errors import InputError, closest, nearest
 from fedveil.data.csv_reading import decompressed, one_spelling, read_csv, refuse_duplicates
 from fedveil.data.encoding import nested_kind, numbers_of, text_of
-
-FloatArray = npt.NDArray[np.floating[Any]]
 
 _TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _ARRAYS = (".npy", ".npz")
@@ -65,7 +64,7 @@ def column(frame: pd.DataFrame, name: str, where: str | Path) -> pd.Series:
 
 def read_vectors(
     path: str | Path, *, key: str | None = None, columns: Sequence[str] | None = None, drop: Sequence[str] = ()
-) -> tuple[FloatArray, list[str]]:
+) -> tuple[FloatingArray, list[str]]:
     """Read one vector per row from .npy, .npz, CSV or Parquet; return (n, d) floats and the d names.
 
     Args:
@@ -101,7 +100,7 @@ def read_vectors(
     return vectors, names
 
 
-def read_array(path: str | Path, key: str | None = None) -> FloatArray:
+def read_array(path: str | Path, key: str | None = None) -> FloatingArray:
     """Read numbers from .npy or .npz as `read_vectors` does, but keep their shape (n, …); one dimension is (n, 1)."""
     path = Path(path)
     _suffix(path, _ARRAYS)
@@ -241,7 +240,7 @@ def _array(path: Path, key: str | None) -> npt.NDArray[Any]:
     return array
 
 
-def _flat(array: npt.NDArray[Any], path: Path) -> tuple[FloatArray, list[str]]:
+def _flat(array: npt.NDArray[Any], path: Path) -> tuple[FloatingArray, list[str]]:
     if array.dtype.kind == "c":
         raise InputError(f"{path}: holds complex numbers; save real and imaginary parts as columns")
     if array.dtype.kind not in "biuf":
@@ -257,8 +256,8 @@ def _flat(array: npt.NDArray[Any], path: Path) -> tuple[FloatArray, list[str]]:
     return flat.astype(flat.dtype.newbyteorder("="), copy=False), [str(i) for i in range(flat.shape[1])]
 
 
-def _columns_as_vectors(frame: pd.DataFrame, path: Path) -> tuple[FloatArray, list[str]]:
-    blocks: list[FloatArray] = []
+def _columns_as_vectors(frame: pd.DataFrame, path: Path) -> tuple[FloatingArray, list[str]]:
+    blocks: list[FloatingArray] = []
     names: list[str] = []
     for name in map(str, frame.columns):
         series = frame[name]
@@ -274,7 +273,7 @@ def _columns_as_vectors(frame: pd.DataFrame, path: Path) -> tuple[FloatArray, li
     return np.concatenate([np.zeros((len(frame), 0)), *blocks], axis=1), names
 
 
-def _lists_as_vectors(series: pd.Series, path: Path) -> FloatArray:
+def _lists_as_vectors(series: pd.Series, path: Path) -> FloatingArray:
     rows: list[npt.NDArray[np.float64]] = []
     for number, row in enumerate(series, 1):
         if not isinstance(row, np.ndarray | list | tuple):
@@ -304,7 +303,7 @@ def _no_numbers(series: pd.Series) -> str:
     return f"{what}{example}, not numbers"
 
 
-def _refuse_non_finite(vectors: FloatArray, names: Sequence[str], path: Path) -> None:
+def _refuse_non_finite(vectors: FloatingArray, names: Sequence[str], path: Path) -> None:
     finite = np.isfinite(vectors)
     if finite.all():
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedveil.core.arrays import IntArray
+from fedveil.core.arrays import IntArray, digest
 from fedveil.core.errors import InputError
 from fedveil.core.models import pick_device
 from fedveil.core.policy import Policy
@@ -175,14 +174,12 @@ class Federation:
     @cached_property
     def data_digest(self) -> str:
         """A digest of all records, computed once: a run that is saved every round need not read them again."""
-        labels = [] if self.data.y is None else [self.data.y.codes]
-        labels += [self.data.attributes[name].codes for name in sorted(self.data.attributes)]
-        return _digest(self.data.x, self.data.split, *labels)
+        return self.data.digest()
 
     @cached_property
     def partition_digest(self) -> str:
         """A digest of who holds what."""
-        return _digest(self.partition.order, self.partition.offsets)
+        return digest(self.partition.order, self.partition.offsets)
 
     def setting(self, values: PerDevice, devices: IntArray) -> npt.NDArray[np.float64]:
         """Return a setting's value on some devices."""
@@ -206,10 +203,3 @@ class Federation:
             codes[rows] = self.data.attributes[name].codes[rows]
         most = max(len(self.data.attributes[name].values) for name in self.own_attribute)
         return Attribute("own", codes, tuple(str(code) for code in range(most)))
-
-
-def _digest(*arrays: npt.NDArray[Any]) -> str:
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).reshape(-1).data)
-    return digest.hexdigest()[:16]

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 def prepare_shield(shield: Shield, data: AttributeData, seed: int) -> Shield:
     """Return a shield with what all devices receive beforehand, learned from the training records and no others.
 
-    Everything that runs a shield prepares it with this function. A run passes its federation's seed.
+    Everything that runs a shield prepares it with this function, so a shield's `prepared` does not select records
+    itself. A run passes its federation's seed; RecUP's laboratory passes a seed derived from its task's, on which its
+    published figures depend.
     """
     return shield.prepared(data.take(data.rows(Split.TRAIN)), seed)
 

@@ -82,7 +82,8 @@ _README = """\
 
 `{package}/study.yaml` says what is played, on what data and by how many devices; `fedveil schema` explains its fields.
 Every node is one device; its node config says which. It uses its part of the study's data, which must be where
-`study.yaml` says, or other records. To run everything on one machine, enter each command in a separate terminal:
+`study.yaml` says, as must a method's policy; or it uses other records. To run everything on one machine, enter each
+command in a separate terminal:
 
     export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
     flower-superlink --insecure --host 127.0.0.1 --disable-runtime-dependency-installation
@@ -121,6 +122,11 @@ def write_app(folder: Path, study: Study) -> list[Path]:
     if study.federation.engine != "flower":
         section = study.federation.model_copy(update={"engine": "flower"})
         study = study.model_copy(update={"federation": section})
+    methods = [
+        method if method.policy is None else method.model_copy(update={"policy": str(Path(method.policy).resolve())})
+        for method in study.methods
+    ]
+    study = study.model_copy(update={"methods": methods})  # a node works in a folder of its own
     name = re.sub(r"[^a-z0-9-]+", "-", folder.resolve().name.lower()).strip("-") or "fedveil-app"
     title = f"The study {study.name} on Flower."
     devices = study.federation.devices

@@ -21,7 +21,7 @@ from fedveil.core.errors import InputError
 from fedveil.federation.exchange import Sent
 from fedveil.federation.fleet import Answers, Fleet
 from fedveil.flower import protocol
-from fedveil.studies.training import play
+from fedveil.studies.cell_run import play
 
 if TYPE_CHECKING:
     from fedveil.data import AttributeData

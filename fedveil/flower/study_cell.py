@@ -44,11 +44,14 @@ def play_cell(
 
 
 def single_cell(study: Study, method: Method, strength: float | None, seed: int, devices: int) -> Study:
-    """Return the study with only this cell and with absolute paths, since nodes work in folders of their own."""
+    """Return the study with only this cell and with absolute paths, since nodes work in folders of their own.
+
+    `write_app` does the same for the path of a policy.
+    """
     changes = {point: {name: _file(value) for name, value in settings.items()} for point, settings in method.at.items()}
     parts = {"game": _with_files(method.game), "shield": None if method.shield is None else _with_files(method.shield)}
     strengths = None if strength is None else [strength]
-    only = method.model_copy(update={**parts, "policy": _file(method.policy), "strengths": strengths, "at": changes})
+    only = method.model_copy(update={**parts, "strengths": strengths, "at": changes})
     options = {name: _absolute(value) for name, value in study.data.options.items()}
     data = study.data.model_copy(update={"options": options})
     section = study.federation.model_copy(update={"devices": devices})

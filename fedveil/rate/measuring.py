@@ -31,12 +31,6 @@ from fedveil.view import Pool, View
 _BATCH = 100
 """Records in one message."""
 
-WEAK = "mlp-small"
-"""One small non-linear network on pooled representations that ignores the sender, as the paper's server does."""
-
-_LARGER = {"light": "mlp-large", "paper": "mlp-wide"}
-"""For each choice of the game's networks, an attacker with no layer smaller than the privatiser's."""
-
 
 @dataclass(frozen=True)
 class Sent:
@@ -158,11 +152,6 @@ def measure(
             for observer, terms in held_out_terms(released, data, attribute, code, seed).items()
         },
     )
-
-
-def server_panel(attackers: str, networks: str) -> tuple[str, ...]:
-    """Return a panel's attackers, joined by the paper's weak one and by one at least as large as the privatiser."""
-    return tuple(dict.fromkeys([*panel(attackers).attackers, WEAK, _LARGER[networks]]))
 
 
 def verbatim(width: int, inputs: int) -> Sent:

@@ -11,7 +11,7 @@ from fedveil.report.gather import Lines, PairView, gather
 from fedveil.report.pairs import pair_of
 from fedveil.studies.results import StudyResults
 
-INK, MUTED, GRID, PROVED = "#1f2328", "#565b63", "#e8e3d8", "#14532d"
+INK, MUTED, PROVED = "#1f2328", "#565b63", "#14532d"
 
 
 def plot_frontier(results: StudyResults, task: str | None = None, attribute: str | None = None) -> Any:

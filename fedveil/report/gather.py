@@ -26,10 +26,10 @@ from fedveil.studies.frontier import Point
 from fedveil.studies.model import StatedCertificate
 from fedveil.studies.notes import epsilon_in_words
 from fedveil.studies.results import StudyResults
-from fedveil.studies.rows import CHANCES, Row, most_spent
+from fedveil.studies.rows import ATTACKER_KINDS, CHANCES, Row, most_spent
 
-KINDS = ("retrained", "decensoring", "decensoring-control", "cotrained")
-"""Kinds of attacker, in the order in which a page lists them."""
+_LISTED_KINDS = sorted(ATTACKER_KINDS, key=lambda kind: kind == "cotrained")
+"""Kinds of attacker, in the order in which a page lists them: the game's own adversary comes last."""
 
 
 class SeedPoint(NamedTuple):
@@ -350,7 +350,7 @@ def _attackers(setting: Setting, attribute: str) -> list[ShownAttacker]:
             for attacker in judged.attackers:
                 figures.setdefault((attacker.name, "retrained"), []).append(attacker)
         beside = cell.result.beside_panel(attribute)
-        for kind in KINDS:
+        for kind in _LISTED_KINDS:
             if kind in beside:
                 figures.setdefault((beside[kind].name, kind), []).append(beside[kind])
     attackers = [
@@ -364,7 +364,7 @@ def _attackers(setting: Setting, attribute: str) -> list[ShownAttacker]:
         )
         for (name, kind), each in figures.items()
     ]
-    return sorted(attackers, key=lambda a: (KINDS.index(a.kind), -(a.balanced_accuracy or (0.0,))[0]))
+    return sorted(attackers, key=lambda a: (_LISTED_KINDS.index(a.kind), -(a.balanced_accuracy or (0.0,))[0]))
 
 
 def _groups(settings: Sequence[Setting], task: str, attribute: str) -> Groups:

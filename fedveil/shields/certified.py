@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from fedveil.certificates import Certificate, GaussianRelease
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class CertifiedChannel(Shield):
     """Release r·min(1, R/‖r‖) + N(0, σ²I), once per person.
 
@@ -35,10 +37,14 @@ class CertifiedChannel(Shield):
     acts_on = frozenset({Kind.REPRESENTATION})
     certifies = acts_on
 
-    def __init__(self, sigma: float, radius: float = 1.0) -> None:
-        if not (0 < sigma < float("inf") and 0 < radius < float("inf")):
-            raise InputError(f"certified channel: sigma {sigma} and radius {radius} must be above 0 and finite")
-        self.sigma, self.radius = sigma, radius
+    sigma: float
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.sigma < float("inf") and 0 < self.radius < float("inf")):
+            raise InputError(
+                f"certified channel: sigma {self.sigma} and radius {self.radius} must be above 0 and finite"
+            )
 
     @property
     def release(self) -> GaussianRelease:

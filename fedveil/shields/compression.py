@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -20,11 +21,10 @@ Over = Literal["update", "layer"]
 """All of an update together, or each tensor separately; a layer's weights and its biases are two tensors."""
 
 
-def check_over(name: str, over: Over) -> Over:
+def check_over(name: str, over: Over) -> None:
     """Refuse anything but "update" and "layer"."""
     if over not in ("update", "layer"):
         raise InputError(f"{name}: over must be 'update' (all of it together) or 'layer' (each tensor); got {over!r}")
-    return over
 
 
 def parts(rows: Tensor, over: Over, context: Context) -> list[slice]:
@@ -37,30 +37,13 @@ def parts(rows: Tensor, over: Over, context: Context) -> list[slice]:
     return [slice(segment.start, segment.stop) for segment in context.segments if segment.stop > segment.start]
 
 
-class Compression(Shield):
-    """Send the k = ⌈keep·d⌉ coordinates of an update that are largest in magnitude; the others are 0.
+class LargestCoordinates(Shield):
+    """Send a share of an update's coordinates, the largest in magnitude; the others are 0."""
 
-    Symbols: d the update's length, or a tensor's length if k coordinates of each tensor are sent.
-    Guarantee: none. What is sent is sent exactly, and which coordinates are largest reveals something as well.
-    "Model compression" (TAPPFL), "gradient sparsification" (RecUP-FL) and "pruning" are three names for this: all
-    threshold magnitudes so that a given share is left (`sparsify` is this with p = 1 − keep). Here the update is
-    thresholded, as in Zhu, Liu and Han (2019), whom both cite; TAPPFL's text thresholds the parameters, which would
-    send most of the start weights back and forth.
-    Ties are broken arbitrarily; exactly k are sent. `bytes` counts k values with a 32-bit position each, or the whole
-    update if that is shorter.
-
-    Attributes:
-        keep: the share of an update's coordinates that is sent, in (0, 1].
-        over: whether the largest are chosen from the whole update, or from each layer's weights and biases separately.
-    """
-
-    name = "compression"
     acts_on = frozenset({Kind.UPDATE})
 
-    def __init__(self, keep: float = 0.1, over: Over = "update") -> None:
-        if isinstance(keep, bool) or not 0 < keep <= 1:
-            raise InputError(f"compression: keep is the share of coordinates that is sent, in (0, 1]; got {keep}")
-        self.keep, self.over = keep, check_over(self.name, over)
+    keep: float
+    over: Over
 
     def kept(self, length: int) -> int:
         """Return how many coordinates of this many are sent: at least one.
@@ -81,3 +64,32 @@ class Compression(Shield):
             coordinates += count
         encoded = len(rows) * coordinates * (rows.element_size() + POSITION)
         return message.with_values(sent.view(message.values.shape), encoded)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Compression(LargestCoordinates):
+    """Send the k = ⌈keep·d⌉ coordinates of an update that are largest in magnitude; the others are 0.
+
+    Symbols: d the update's length, or a tensor's length if k coordinates of each tensor are sent.
+    Guarantee: none. What is sent is sent exactly, and which coordinates are largest reveals something as well.
+    "Model compression" (TAPPFL), "gradient sparsification" (RecUP-FL) and "pruning" are three names for this: all
+    threshold magnitudes so that a given share is left (`sparsify` is this with p = 1 − keep). Here the update is
+    thresholded, as in Zhu, Liu and Han (2019), whom both cite; TAPPFL's text thresholds the parameters, which would
+    send most of the start weights back and forth.
+    Ties are broken arbitrarily; exactly k are sent. `bytes` counts k values with a 32-bit position each, or the whole
+    update if that is shorter.
+
+    Attributes:
+        keep: the share of an update's coordinates that is sent, in (0, 1].
+        over: whether the largest are chosen from the whole update, or from each layer's weights and biases separately.
+    """
+
+    name = "compression"
+
+    keep: float = 0.1
+    over: Over = "update"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.keep, bool) or not 0 < self.keep <= 1:
+            raise InputError(f"compression: keep is the share of coordinates that is sent, in (0, 1]; got {self.keep}")
+        check_over(self.name, self.over)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass, field
 from numbers import Real
 
 import numpy as np
@@ -13,13 +14,14 @@ from fedveil.core.arrays import IntArray
 from fedveil.core.entropy import plug_in_entropy
 from fedveil.core.errors import InputError
 from fedveil.data.attribute import Attribute
-from fedveil.data.attribute_data import AttributeData, Split
+from fedveil.data.attribute_data import AttributeData
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Shield
 
 _BINS = 20
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class DropColumns(Shield):
     """Set the `columns` table columns with the highest I(x_j; u) to 0 in every record, before training.
 
@@ -38,34 +40,40 @@ class DropColumns(Shield):
 
     name = "drop columns"
     acts_on = frozenset({Kind.INPUT})
-    ranking_: tuple[tuple[str, float], ...]
-    dropped_: tuple[str, ...]
-    keeps_: torch.Tensor
 
-    def __init__(self, columns: int, attribute: str) -> None:
+    columns: int
+    attribute: str
+    ranking_: tuple[tuple[str, float], ...] = field(init=False)
+    dropped_: tuple[str, ...] = field(init=False)
+    keeps_: torch.Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        columns = self.columns
         whole = isinstance(columns, Real) and not isinstance(columns, bool) and float(columns).is_integer()
         if not whole or columns < 0:
             raise InputError(f"drop columns: columns must be a whole number of at least 0, not {columns!r}")
-        self.columns, self.attribute = int(columns), attribute
+        object.__setattr__(self, "columns", int(columns))
 
     def prepared(self, data: AttributeData, seed: int) -> DropColumns:
         """Rank the columns by what they reveal about the attribute, on training people."""
         names = table_columns(data)
-        train = data.take(data.rows(Split.TRAIN))
-        secret = train.attribute(self.attribute)
+        secret = data.attribute(self.attribute)
         if not secret.known.any():
             raise InputError(f"drop columns: no training record of {data.name} has a value of {self.attribute!r}")
         bits = {
-            column: information_bits(train.x[:, [name == column for name in names]], secret)
+            column: information_bits(data.x[:, [name == column for name in names]], secret)
             for column in dict.fromkeys(names)
         }
         if self.columns > len(bits):
             raise InputError(f"drop columns: cannot leave out {self.columns} of {data.name}'s {len(bits)} columns")
         ranked = sorted(bits, key=lambda column: -bits[column])
         prepared = copy.copy(self)
-        prepared.ranking_ = tuple((column, max(0.0, bits[column])) for column in ranked)
-        prepared.dropped_ = tuple(ranked[: self.columns])
-        prepared.keeps_ = torch.tensor([column not in prepared.dropped_ for column in names])
+        dropped = tuple(ranked[: self.columns])
+        vars(prepared).update(  # the settings are frozen, but these are not settings
+            ranking_=tuple((column, max(0.0, bits[column])) for column in ranked),
+            dropped_=dropped,
+            keeps_=torch.tensor([column not in dropped for column in names]),
+        )
         return prepared
 
     def change(self, message: Message, context: Context) -> Message:

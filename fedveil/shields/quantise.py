@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.shield import Shield
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Quantise(Shield):
     """Send s/L·⌊v·L/s + U⌋ for every number v of an update, with U uniform on [0, 1).
 
@@ -33,10 +35,14 @@ class Quantise(Shield):
     name = "quantise"
     acts_on = frozenset({Kind.UPDATE})
 
-    def __init__(self, bits: int = 8, over: Over = "update") -> None:
-        if isinstance(bits, bool) or not 2 <= bits <= 16 or int(bits) != bits:
-            raise InputError(f"quantise: bits is a whole number from 2 (−, 0, +) to 16; got {bits}")
-        self.bits, self.over = int(bits), check_over(self.name, over)
+    bits: int = 8
+    over: Over = "update"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.bits, bool) or not 2 <= self.bits <= 16 or int(self.bits) != self.bits:
+            raise InputError(f"quantise: bits is a whole number from 2 (−, 0, +) to 16; got {self.bits}")
+        check_over(self.name, self.over)
+        object.__setattr__(self, "bits", int(self.bits))
 
     @property
     def levels(self) -> int:

@@ -49,6 +49,8 @@ class Shield(ABC):
     """Settings that this shield reads from each device's policy; all others are the same for all devices."""
     reads_label: bool = False
     """Whether the change to a record depends on its label: if so, a model may not be judged on changed records."""
+    files: frozenset[str] = frozenset()
+    """Settings that name a file; in a policy, such a path is relative to the policy's folder."""
     by_record: bool = False
     """Whether it needs `Context.samples`, each record behind an update."""
 

@@ -32,6 +32,7 @@ _TOGETHER = 16
 """The least number of features that are differentiated in one pass; fewer would waste batched products."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Soteria(Shield):
     """Set the gradient's columns of the ⌈p·l⌉ features with the largest |rᵢ| / ‖∂rᵢ/∂x‖₂ to 0, record by record.
 
@@ -59,14 +60,18 @@ class Soteria(Shield):
     acts_on = frozenset({Kind.UPDATE})
     by_record = True
 
-    def __init__(self, p: float = 0.8, layer: str = "last", probes: int | None = None) -> None:
+    p: float = 0.8
+    layer: str = "last"
+    probes: int | None = None
+
+    def __post_init__(self) -> None:
+        p, probes = self.p, self.probes
         if isinstance(p, bool) or not 0 <= p <= 1:
             raise InputError(f"soteria: p is the share of features that is left out, in [0, 1]; got {p}")
         if probes is not None and (isinstance(probes, bool) or probes < 1 or int(probes) != probes):
             raise InputError(
                 f"soteria: probes must be a whole number of at least 1, or none for exact norms; got {probes}"
             )
-        self.p, self.layer, self.probes = p, layer, probes
 
     def change(self, message: Message, context: Context) -> Message:
         """Shield one device's update."""

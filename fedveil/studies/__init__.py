@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedveil.core.errors import InputError
 from fedveil.core.lazy import lazy
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def run(
         workers: how many processes compute at the same time (default: one per core); 0: only this process.
         fresh: discard the results in the directory first.
     """
+    # imported here, so that commands which only name this package stay quick
     from fedveil.config.study import make_study, read_study
-    from fedveil.core.errors import InputError
     from fedveil.studies.check import checked
     from fedveil.studies.running import run_study
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from filelock import FileLock
 from safetensors.numpy import save as safetensors_bytes
 
 from fedveil.config.cells import Cell, determines, load_data, make_federation, make_game
+from fedveil.config.shadows import number_of_shadows
 from fedveil.config.study import Method, Study
 from fedveil.core import plugins
 from fedveil.core.errors import InputError
@@ -26,8 +27,8 @@ from fedveil.studies.model import FORMAT
 from fedveil.studies.provenance import revision, versions
 from fedveil.studies.reading import sound_result
 from fedveil.studies.sampling import sampled_inputs
-from fedveil.studies.training import play
 from fedveil.studies.units import Report
+from fedveil.view import UPDATE_VIEWS
 
 TRAINING_SHARE = 0.4
 
@@ -112,6 +113,17 @@ def _train(study: Study, method: Method, run: Run, folder: Path, report: Report)
             saved = time.monotonic()
 
     play(study, method, run, [after_round])
+
+
+def play(study: Study, method: Method, run: Run, callbacks: Sequence[Callable[[RoundRecord], None]]) -> None:
+    """Play as many rounds as the study plans for a method, and record those that its attackers watch."""
+    watched = study.attacks.view in UPDATE_VIEWS
+    run.play(
+        method.rounds or study.federation.rounds,
+        callbacks=callbacks,
+        record=study.attacks.rounds if watched else (),
+        shadows=number_of_shadows(study, run) if watched and not run.shadow_rows else 0,
+    )
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:

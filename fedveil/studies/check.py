@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedveil.config.cells import Cell, all_methods, cell_of, check_varies, load_data, make_federation, make_game, plan
 from fedveil.config.shadows import check_shadows
 from fedveil.config.study import Method, Study
 from fedveil.core.errors import InputError, nearest
-from fedveil.view import UPDATE_VIEWS
+from fedveil.data import Split
+from fedveil.studies.judging import heads_fit, releases
+from fedveil.view import UPDATE_VIEWS, Pool, View
 
 if TYPE_CHECKING:
     from fedveil.data import AttributeData
@@ -67,7 +71,7 @@ def checked(study: Study) -> Plan:
                 _check_views(study, method, begin(federation, make_game(method, strength)))
             else:
                 prepare_shield(federation.shield, federation.data, federation.seed)
-    return Plan(study, methods, plan(study, methods), digest_of(data))
+    return Plan(study, methods, plan(study, methods), data.digest())
 
 
 def _check_names(study: Study, data: AttributeData) -> None:
@@ -86,11 +90,7 @@ def _check_names(study: Study, data: AttributeData) -> None:
 
 def _check_fresh(study: Study, data: AttributeData) -> None:
     """Refuse attackers that learn from fresh people if the observer sees devices, or if a value is too rare."""
-    import numpy as np
-
     from fedveil.attacks.fresh import check_enough
-    from fedveil.data import Split
-    from fedveil.view import Pool, View
 
     if study.attacks.view in UPDATE_VIEWS:
         raise InputError(
@@ -109,8 +109,6 @@ def _check_fresh(study: Study, data: AttributeData) -> None:
 
 
 def _check_views(study: Study, method: Method, run: Run) -> None:
-    from fedveil.studies.judging import heads_fit, releases
-
     attacks, where = study.attacks, f"methods.{method.name}"
     rounds = method.rounds or study.federation.rounds
     if attacks.decensoring and attacks.view != "representations":
@@ -135,16 +133,3 @@ def _check_views(study: Study, method: Method, run: Run) -> None:
             )
     if attacks.view in UPDATE_VIEWS:
         check_shadows(study, run)
-
-
-def digest_of(data: AttributeData) -> str:
-    """Return a digest of the records, so that results on other data are never mistaken for results of this study."""
-    import hashlib
-
-    import numpy as np
-
-    digest = hashlib.sha256()
-    labels = [*([data.y] if data.y else []), *(data.attributes[name] for name in sorted(data.attributes))]
-    for array in (data.x, data.split, *(label.codes for label in labels)):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:16]

@@ -17,7 +17,7 @@ from fedveil.studies.judging import releases
 from fedveil.studies.reading import read_seconds
 from fedveil.studies.sampling import SAMPLED_PEOPLE
 from fedveil.studies.store import Store
-from fedveil.view import UPDATE_VIEWS
+from fedveil.view import UPDATE_VIEWS, Pool, View
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run
@@ -55,7 +55,6 @@ def _finished(plan: Plan, store: Store, method: Method) -> Cost | None:
 def _probed(plan: Plan, method: Method) -> Cost:
     from fedveil.attacks.panel import panel
     from fedveil.federation.run import begin
-    from fedveil.view import Pool, View
 
     study = plan.study
     strength = method.points[0]

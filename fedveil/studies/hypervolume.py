@@ -12,13 +12,10 @@ from math import isfinite, nan
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedveil.core.arrays import FloatArray
+from fedveil.core.arrays import BoolArray, FloatArray
 from fedveil.core.figures import Estimate
 from fedveil.core.measures import interval
-
-BoolArray = npt.NDArray[np.bool_]
 
 CONFIDENCE = 0.95
 

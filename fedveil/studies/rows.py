@@ -18,7 +18,7 @@ from fedveil.studies.model import SpentOnUpdates
 if TYPE_CHECKING:
     from fedveil.studies.results import CellResult
 
-KINDS = ("retrained", "cotrained", "decensoring", "decensoring-control")
+ATTACKER_KINDS = ("retrained", "cotrained", "decensoring", "decensoring-control")
 """Kinds of attacker: the panel's strongest, the game's own adversary, de-censoring, and the control of de-censoring."""
 
 MEASURES = ("balanced_accuracy", "accuracy", "auc", "advantage", "mutual_information_bits")
@@ -154,7 +154,7 @@ class Row:
     """One method at one strength, seen by one kind of attacker: a task's utility and an attribute's leakage.
 
     Attributes:
-        attacker: its kind, one of `KINDS`.
+        attacker: its kind, one of `ATTACKER_KINDS`.
         attacker_name: its name; over seeds, the name that occurs most often.
         seeds: the seeds that are averaged.
         spent: what noise on updates has spent, the maximum over seeds; None if there is no noise on updates.
@@ -223,7 +223,7 @@ def rows_at(cells: Sequence[CellResult], task: str, attribute: str) -> list[Row]
     judged = [result.leakage[attribute] for result in results]
     attackers = [{"retrained": result.strongest(attribute), **result.beside_panel(attribute)} for result in results]
     rows = []
-    for kind in KINDS:
+    for kind in ATTACKER_KINDS:
         if not all(kind in by_kind for by_kind in attackers):
             continue
         each = [by_kind[kind] for by_kind in attackers]

@@ -19,7 +19,7 @@ from fedveil import __version__
 from fedveil.config.cells import Cell, load_data, shared_parts
 from fedveil.core.errors import InputError
 from fedveil.core.files import write_atomically
-from fedveil.studies.check import Plan, digest_of
+from fedveil.studies.check import Plan
 from fedveil.studies.checked_json import JsonObject
 from fedveil.studies.model import FORMAT, CellFigures, StudyFacts
 from fedveil.studies.provenance import code_digest, revision
@@ -136,7 +136,7 @@ def _digest(plan: Plan, stored: StudyFacts) -> str:
     """Return the digest of the study's records, split with the seed that the directory's digest was computed with."""
     if stored.data_seed is None or stored.data_seed == plan.study.seeds[0]:
         return plan.digest
-    return digest_of(load_data(plan.study, stored.data_seed))
+    return load_data(plan.study, stored.data_seed).digest()
 
 
 def _differences(stored: JsonObject, plan: Plan) -> list[str]:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pandas as pd
 
 from fedveil.attacks.judgement import AttackerFigures
-from fedveil.core.figures import Estimate
 from fedveil.core.files import write_atomically
 from fedveil.studies.model import CellFigures
 from fedveil.studies.results import CellResult, StudyResults
@@ -48,8 +47,8 @@ def _lines(study: str, cell: CellResult) -> Iterator[Line]:
                     "attacker_name": attacker.name.partition(" (")[0] if kind == "cotrained" else attacker.name,
                     "chosen_on_validation": kind == "retrained" and attacker.name == judged.worst.name,
                     "head": served.head,
-                    **_spread("utility_accuracy", served.accuracy),
-                    **_spread("utility_balanced_accuracy", served.balanced_accuracy),
+                    **served.accuracy.columns("utility_accuracy"),
+                    **served.balanced_accuracy.columns("utility_balanced_accuracy"),
                     "utility_prior": served.prior,
                     "utility_validation_accuracy": served.validation_accuracy,
                     **_leakage(attacker),
@@ -68,7 +67,7 @@ def _attackers(result: CellFigures, attribute: str) -> list[tuple[str, AttackerF
 
 def _leakage(attacker: AttackerFigures) -> Line:
     return {
-        key: value for name in MEASURES for key, value in _spread(f"leakage_{name}", getattr(attacker, name)).items()
+        key: value for name in MEASURES for key, value in getattr(attacker, name).columns(f"leakage_{name}").items()
     }
 
 
@@ -78,7 +77,3 @@ def _spent(result: CellFigures) -> Line:
     if spent is None:
         return {"update_epsilon": math.nan, "update_delta": math.nan}
     return {"update_epsilon": spent.epsilon, "update_delta": spent.delta}
-
-
-def _spread(name: str, figure: Estimate) -> Line:
-    return {name: figure.estimate, f"{name}_low": figure.low, f"{name}_high": figure.high}

@@ -106,5 +106,12 @@ def limited(threads: int) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-        if torch is not None and threads_of_torch is not None:
-            torch.set_num_threads(threads_of_torch)
+        torch = sys.modules.get("torch")  # it may have been loaded in the block, with this block's number of threads
+        if torch is not None:
+            torch.set_num_threads(threads_of_torch or _default_threads())
+
+
+def _default_threads() -> int:
+    """Return how many threads numerical libraries use if nobody limits them: OMP_NUM_THREADS, or one for each core."""
+    number = os.environ.get("OMP_NUM_THREADS", "")
+    return int(number) if number.isdigit() and int(number) else os.cpu_count() or 1

@@ -17,7 +17,8 @@ from model_files import ATTACKS_ON_TORCH, malicious, rebuilt, save_onnx, save_pt
 from onnx import TensorProto, helper
 from torch import nn
 
-from fedveil.audit.models import ScoringModel, read_model, scores_are_raw
+from fedveil.audit.models import read_model
+from fedveil.audit.scoring_model import ScoringModel, scores_are_raw
 from fedveil.core.errors import InputError
 
 SAVE = {"onnx": save_onnx, "pt2": save_pt2}

@@ -228,6 +228,12 @@ def test_files_that_are_not_policies_are_refused(tmp_path):
         read_policy(tmp_path / "long.toml")
 
 
+def test_a_fit_is_loaded_from_the_policys_folder(tmp_path):
+    policy = read(tmp_path, 'shield = {kind = "unread", noise = "means", fit = "kept/fit.safetensors"}')
+    with pytest.raises(InputError, match=str(tmp_path / "kept" / "fit.safetensors")):
+        shield_for(policy)
+
+
 def test_zoos_are_given_or_loaded_from_the_policys_folder(tmp_path):
     zoos = {"sex": small_zoo(), "race": small_zoo("race")}
     settings = {"kind": "recup", "epsilon": 1e-3}

@@ -76,7 +76,7 @@ def test_changes_walk_down_by_name_and_by_index() -> None:
     [
         ("seeds", "write key=value"),
         ("=3", "write key=value"),
-        ("methods.c.x=1", "no item 'c'; there are: a, b"),
+        ("methods.c.x=1", "no item 'c'; choose from: a, b"),
         ("methods.7=1", "no item '7'"),
         ("seeds.0.x=1", "inside a plain value"),
         ("seeds=[1", "is not YAML"),

@@ -14,6 +14,7 @@ from flwr.app import Message
 from flwr.supercore.constant import SUPERLINK_DEFAULT_CLIENT_ADDRESS
 
 from fedveil.config.cells import load_data
+from fedveil.config.study import read_study
 from fedveil.core.errors import InputError
 from fedveil.data.attribute_data import Split
 from fedveil.federation.exchange import segments_of
@@ -213,6 +214,18 @@ def test_a_sites_policy_holds_for_games_too(tmp_path: Path) -> None:
     assert shares[1] > 0.9
     assert run.history[1].silent == 1
     assert "device 0 sent nothing in round 2: fedveil: nothing was sent: the site's budget is spent" in lines
+
+
+def test_a_new_app_names_a_policy_by_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = Setup.read(study_file(tmp_path, GAMES["adversarial"]), {}).study
+    (method,) = study.methods
+    write_app(
+        tmp_path / "app",
+        study.model_copy(update={"methods": [method.model_copy(update={"policy": "policy.toml", "shield": None})]}),
+    )
+    (path,) = (tmp_path / "app").rglob("study.yaml")
+    assert read_study(path).methods[0].policy == str(tmp_path / "policy.toml")
 
 
 @pytest.mark.parametrize(("devices", "commands"), [(2, 2), (5, 3)])

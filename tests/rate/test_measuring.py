@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from fedveil.attacks.mlp import LargeMLP, WideMLP
 from fedveil.certificates import certify_information
 from fedveil.core.figures import Estimate
 from fedveil.data import Attribute, AttributeData, Split
 from fedveil.games.attri_fed.certifying import fit_code, held_out
-from fedveil.games.attri_fed.game import READING
-from fedveil.rate.measuring import WEAK, Measured, Released, measure, server_panel
+from fedveil.rate.measuring import Measured, Released, measure
 
 
 def sent_by_two(n: int = 6000, *, sender_is_task: bool, seed: int = 0) -> tuple[Released, AttributeData]:
@@ -75,17 +72,3 @@ def test_with_people_dealt_at_random_every_bound_lies_above_what_is_read() -> No
     assert measured.server.worst.balanced_accuracy.estimate > 0.99  # I(U;Ŷ,D) = 1
     assert measured.certificates["sender known"].bound == 1.0
     assert measured.certificates["sender unknown"].bound >= measured.stranger.mutual_information_bits.low
-
-
-@pytest.mark.parametrize("networks", ["light", "paper"])
-def test_at_least_one_attacker_is_as_large_as_the_privatiser(networks: str) -> None:
-    names = server_panel("quick", networks)
-    assert WEAK in names
-    sizes = {attack.name: attack.recipe.hidden for attack in (LargeMLP, WideMLP)}
-    assert any(
-        len(sizes[name]) >= len(READING[networks])
-        and all(attacker >= privatiser for attacker, privatiser in zip(sizes[name], READING[networks], strict=True))
-        for name in names
-        if name in sizes
-    )
-    assert server_panel("mlp-small,mlp-large,mlp-wide", networks) == ("mlp-small", "mlp-large", "mlp-wide")

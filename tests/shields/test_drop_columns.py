@@ -11,6 +11,7 @@ from fedveil.core.randomness import torch_generator
 from fedveil.data import Attribute, AttributeData, Split, load
 from fedveil.data.encoding import encode_columns, encode_table
 from fedveil.federation import Federation
+from fedveil.federation.records import prepare_shield
 from fedveil.games import Raw
 from fedveil.shields import Chain, Context, DropColumns, Kind, Message, ShieldError
 from fedveil.shields.drop_columns import information_bits, table_columns
@@ -109,7 +110,7 @@ def test_rare_marks_are_not_lost_between_quantiles():
 
 def test_the_most_telling_columns_go_and_the_rest_stays_bit_by_bit():
     data = people()
-    shield = DropColumns(2, "u").prepared(data, 0)
+    shield = prepare_shield(DropColumns(2, "u"), data, 0)
     assert [name for name, _ in shield.ranking_][:2] == ["job", "age"] == list(shield.dropped_)
     bits = dict(shield.ranking_)
     assert bits["job"] == pytest.approx(1 - entropy([0.1, 0.9]), abs=0.03)
@@ -129,7 +130,9 @@ def test_the_ranking_sees_training_people_alone():
     held_out = data.split != Split.TRAIN
     turned[held_out] = np.random.default_rng(9).permutation(turned[held_out])
     other = AttributeData(turned, data.attributes, data.split, columns=data.columns, feature_names=data.feature_names)
-    assert DropColumns(1, "u").prepared(data, 0).ranking_ == DropColumns(1, "u").prepared(other, 1).ranking_
+    assert (
+        prepare_shield(DropColumns(1, "u"), data, 0).ranking_ == prepare_shield(DropColumns(1, "u"), other, 1).ranking_
+    )
 
 
 def test_nothing_and_everything_can_be_dropped():
@@ -147,7 +150,7 @@ def test_ties_keep_the_table_s_order():
         np.zeros(100, dtype=np.int8),
         feature_names=("z", "a", "m"),
     )
-    assert DropColumns(1, "u").prepared(data, 0).dropped_ == ("z",)
+    assert prepare_shield(DropColumns(1, "u"), data, 0).dropped_ == ("z",)
 
 
 @pytest.mark.parametrize("columns", [-1, 1.5, float("nan"), float("inf"), "two", None, True])
@@ -159,7 +162,7 @@ def test_invalid_numbers_of_columns_are_refused(columns):
 
 def test_whole_numbers_of_any_type_are_taken():
     assert DropColumns(2.0, "u").columns == DropColumns(np.int64(2), "u").columns == 2
-    assert repr(DropColumns(2.0, "u")) == repr(DropColumns(2, "u").prepared(people(300), 0))
+    assert repr(DropColumns(2.0, "u")) == repr(prepare_shield(DropColumns(2, "u"), people(300), 0))
 
 
 def test_faults_are_reported_in_one_line():
@@ -210,7 +213,10 @@ def test_features_know_their_column_whatever_their_names():
 def test_columns_that_the_source_does_not_describe_are_derived_from_names():
     described, silent = people(600), people(600, described=False)
     assert table_columns(described) == described.columns == table_columns(silent)
-    assert DropColumns(2, "u").prepared(described, 0).ranking_ == DropColumns(2, "u").prepared(silent, 0).ranking_
+    assert (
+        prepare_shield(DropColumns(2, "u"), described, 0).ranking_
+        == prepare_shield(DropColumns(2, "u"), silent, 0).ranking_
+    )
 
 
 def test_a_users_tables_carry_their_columns(tmp_path):
@@ -234,8 +240,8 @@ def test_it_joins_a_chain_and_is_found_by_name():
 def test_on_adult_the_columns_that_reveal_sex_go_first(published):
     published("adult")
     data = load("adult", target="income", sensitive="sex")
-    ranking = [name for name, _ in DropColumns(3, "sex").prepared(data, 0).ranking_]
+    ranking = [name for name, _ in prepare_shield(DropColumns(3, "sex"), data, 0).ranking_]
     assert ranking[:6] == ["relationship", "marital-status", "occupation", "hours-per-week", "workclass", "age"]
     assert len(ranking) == 13
-    bits = dict(DropColumns(3, "sex").prepared(data, 0).ranking_)
+    bits = dict(prepare_shield(DropColumns(3, "sex"), data, 0).ranking_)
     assert bits["relationship"] > 2 * bits["marital-status"] > 0.2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,17 @@ def test_running_in_this_process_restores_its_number_of_threads(
         assert os.environ["OMP_NUM_THREADS"] == str(before + 1)
     assert torch.get_num_threads() == before
     assert os.environ["OMP_NUM_THREADS"] == "3"
+
+
+def test_a_library_loaded_while_threads_are_limited_is_not_limited_afterwards() -> None:
+    code = (
+        "from fedveil.studies.units import limited\n"
+        "with limited(1):\n    import torch\n    inside = torch.get_num_threads()\n"
+        "print(inside, torch.get_num_threads())"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "3"}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert ran.stdout.split() == ["1", "3"]
 
 
 def test_a_worker_imports_no_more_than_a_task_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,10 +17,10 @@ CODED, RAW, FAR = 0, 1, 2
 """How a record is sent: by the tables, as cells of equal length (for unlikely records), or verbatim."""
 
 FAR_BITS = 32
-MOST_LEVELS = 4096
-"""The most cells of one table, joint or not."""
+MOST_CELLS = 4096
+"""The most cells of one table, joint or not, and the most that a joint prior or rounding by rate enumerates."""
 
-FARTHEST = (MOST_LEVELS - 1) // 2
+FARTHEST = (MOST_CELLS - 1) // 2
 """The largest reach: −reach … reach must fit a table."""
 
 _MOST_AXES = 12
@@ -57,8 +57,8 @@ class RateCode:
         if not len(tables) or low.shape != (sum(table.ndim for table in tables),):
             raise InputError("rate code: needs a first number and a table for every dimension")
         for number, table in enumerate(tables):
-            if not 1 <= table.size <= MOST_LEVELS:
-                raise InputError(f"rate code: table {number} must have 1 to {MOST_LEVELS} cells")
+            if not 1 <= table.size <= MOST_CELLS:
+                raise InputError(f"rate code: table {number} must have 1 to {MOST_CELLS} cells")
             if not (np.isfinite(table).all() and (table > 0).all() and abs(table.sum() - 1) < 1e-6):
                 raise InputError(f"rate code: table {number}: probabilities must be positive and sum to 1")
         if min(self.raw_share, self.far_share) <= 0 or self.raw_share + self.far_share >= 1:
@@ -89,7 +89,7 @@ class RateCode:
         counts = [np.bincount(column, minlength=high - low + 1) + smoothing for column in levels.T]
         single = [count / count.sum() for count in counts]
         axes = 1
-        while axes < _MOST_AXES and (high - low + 1) ** (axes + 1) <= min(most_cells, MOST_LEVELS):
+        while axes < _MOST_AXES and (high - low + 1) ** (axes + 1) <= min(most_cells, MOST_CELLS):
             axes += 1
         starts = range(0, whole.shape[1], axes)
         tables = (_joint(levels[:, start : start + axes], single[start : start + axes]) for start in starts)
@@ -101,7 +101,7 @@ class RateCode:
 
         Codes fitted on training records are compared; the best form is then fitted on both.
         """
-        codes = {cells: cls.fit(train, low=low, high=high, most_cells=cells) for cells in (1, 256, MOST_LEVELS)}
+        codes = {cells: cls.fit(train, low=low, high=high, most_cells=cells) for cells in (1, 256, MOST_CELLS)}
         best = min(codes, key=lambda cells: float(codes[cells].bits(validation).mean()))
         return cls.fit(np.vstack([train, validation]), low=low, high=high, most_cells=best)
 

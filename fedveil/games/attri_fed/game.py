@@ -18,7 +18,7 @@ from fedveil.data.attribute_data import AttributeData, Split
 from fedveil.games.attri_fed.certifying import rate_certificates
 from fedveil.games.attri_fed.code import FARTHEST
 from fedveil.games.attri_fed.prior import FactorisedPrior, JointPrior, all_cells
-from fedveil.games.game import DataShape, Game, Move, Player, ReleasedRecords, Stage, task_classes
+from fedveil.games.game import Build, DataShape, Game, Move, Player, ReleasedRecords, Stage, task_classes
 from fedveil.games.losses import counting, cross_entropy, mean_over, one_hot
 from fedveil.games.optimisers import Adam, Optimiser
 from fedveil.games.play import Play
@@ -324,8 +324,6 @@ def _shares(rounds: int, steps: int) -> list[int]:
     steps = min(rounds, steps)
     return [(rounds + step) // steps for step in range(steps)]
 
-
-Build = Callable[[torch.Generator], nn.Module]
 
 READING = {"paper": (1024, 32), "light": (128, 32)}
 """Hidden layers of privatiser and helper; a server's attackers should be no smaller."""

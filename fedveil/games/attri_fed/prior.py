@@ -9,12 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedveil.core.errors import InputError
+from fedveil.games.attri_fed.code import MOST_CELLS
 
 _LEAST = 1e-9
 """The least probability of a number, so that the loss stays finite (30 bits)."""
-
-MOST_CELLS = 4096
-"""The most cells that a joint prior, or rounding by rate, enumerates."""
 
 
 class FactorisedPrior(nn.Module):

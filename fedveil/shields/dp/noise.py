@@ -32,7 +32,7 @@ KINDS = {
 
 NOT_COVERED = (
     "messages of other kinds, which leave as they are",
-    "how many records a device has, when it speaks, and that it was silent",
+    "how many records a device has, when it sends a message, and that it sent none",
     "the lowest bits of floating-point noise (Mironov 2012)",
 )
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import linprog
 from scipy.sparse import coo_array, vstack
 
-from fedveil.core.arrays import FloatArray
+from fedveil.core.arrays import BoolArray, FloatArray
 from fedveil.core.errors import InputError
-
-BoolArray = npt.NDArray[np.bool_]
 
 _THRIFT = 1e-6
 """Weight of the cost: of two plans that reveal equally little, the cheaper one is chosen."""

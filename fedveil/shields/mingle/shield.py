@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ import torch
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError, nearest
 from fedveil.core.randomness import child_seed
-from fedveil.data.attribute_data import AttributeData, Split
+from fedveil.data.attribute_data import AttributeData
 from fedveil.shields.drop_columns import information_bits, table_columns
 from fedveil.shields.message import Context, Kind, Message
 from fedveil.shields.mingle.prototypes import Prototypes, fit_prototypes
@@ -26,6 +27,7 @@ _NEGLIGIBLE = 0.02
 """If no more than this share of the budget is left, no further step is fitted."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Mingle(Shield):
     """Show x′ drawn from K(· | x, y), the same K for every u, chosen to hide most of u for a given mean change.
 
@@ -60,19 +62,19 @@ class Mingle(Shield):
     name = "mingle"
     acts_on = frozenset({Kind.INPUT})
     reads_label = True
-    steps_: tuple[Step, ...]
-    prototypes_: Prototypes | None
-    spent_: float
-    labelled_: bool
 
-    def __init__(
-        self,
-        attribute: str,
-        budget: float,
-        columns: Sequence[Sequence[str]] | None = None,
-        averages: int | None = None,
-        bins: int = 12,
-    ) -> None:
+    attribute: str
+    budget: float
+    columns: Sequence[Sequence[str]] | None = None
+    averages: int | None = None
+    bins: int = 12
+    steps_: tuple[Step, ...] = field(init=False)
+    prototypes_: Prototypes | None = field(init=False)
+    spent_: float = field(init=False)
+    labelled_: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        attribute, budget, columns, averages, bins = self.attribute, self.budget, self.columns, self.averages, self.bins
         if not isinstance(budget, int | float) or isinstance(budget, bool) or not 0 < budget < math.inf:
             raise InputError(f"mingle: the budget is a mean relative change above 0, not {budget!r}")
         if not isinstance(attribute, str) or not attribute:
@@ -83,20 +85,21 @@ class Mingle(Shield):
         groups = () if columns is None else columns
         if isinstance(groups, str) or any(isinstance(group, str) or not group for group in groups):
             raise InputError(f"mingle: columns are groups of names, each a list, not {columns!r}")
-        self.attribute, self.budget, self.averages, self.bins = attribute, float(budget), averages, bins
-        self.columns = None if columns is None else [list(group) for group in columns]
+        object.__setattr__(self, "budget", float(budget))
+        object.__setattr__(self, "columns", None if columns is None else [list(group) for group in columns])
+
+    def __repr__(self) -> str:
+        names = ("attribute", "budget", "averages", "bins", "columns")  # in the order in which saved runs list them
+        return f"Mingle({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     def prepared(self, data: AttributeData, seed: int) -> Mingle:
         """Fit the chances on training people whose attribute and, if there is a task, label are known."""
-        train = data.take(data.rows(Split.TRAIN))
-        secret = train.attribute(self.attribute)
-        train = train.take(secret.known if train.y is None else secret.known & train.y.known)
+        secret = data.attribute(self.attribute)
+        train = data.take(secret.known if data.y is None else secret.known & data.y.known)
         values, u = np.unique(train.attribute(self.attribute).codes, return_inverse=True)
         if len(values) < 2:
             raise InputError(f"mingle: training people of {data.name} have fewer than two values of {self.attribute!r}")
         y = np.zeros(len(u), np.int64) if train.y is None else train.y.codes.astype(np.int64)
-        fitted = copy.copy(self)
-        fitted.labelled_ = train.y is not None
         true = train.x.reshape(len(u), -1).astype(np.float64)
         size = np.sqrt((true**2).sum(axis=1) + 1)
         generator = torch.Generator().manual_seed(child_seed(seed, "mingle") % 2**63)
@@ -109,17 +112,20 @@ class Mingle(Shield):
             spent = max(spent + step.plan.spent, _change(true, shown, size))  # training people may change less
             if spent > (1 - _NEGLIGIBLE) * self.budget:
                 break
-        fitted.steps_, fitted.prototypes_ = tuple(steps), None
+        prototypes = None
         averages = int(train.x.ndim != 2) if self.averages is None else self.averages
         if averages and spent < (1 - _NEGLIGIBLE) * self.budget:
             step_seed = child_seed(seed, "mingle", "averages")
             remaining = self.budget - spent
-            fitted.prototypes_ = fit_prototypes(shown, y, u, remaining, averages, _DISTANCES, size, step_seed)
-            spent = _change(true, fitted.prototypes_.move(shown, y, generator), size)
-        fitted.spent_ = spent
+            prototypes = fit_prototypes(shown, y, u, remaining, averages, _DISTANCES, size, step_seed)
+            spent = _change(true, prototypes.move(shown, y, generator), size)
+        fitted = copy.copy(self)
+        vars(fitted).update(  # the settings are frozen, but these are not settings
+            steps_=tuple(steps), prototypes_=prototypes, spent_=spent, labelled_=train.y is not None
+        )
         return fitted
 
-    def _groups(self, data: AttributeData) -> list[list[str]]:
+    def _groups(self, data: AttributeData) -> Sequence[Sequence[str]]:
         names = table_columns(data)
         if self.columns is not None:
             for name in (name for group in self.columns for name in group):

@@ -55,7 +55,7 @@ def certify_map(
     sums = summed_chances(chart, x, u, hidden.count, torch_generator(seed, "certify"))
     if about is not None:
         sums = hidden.sums_of(about, sums)
-    beyond = (f"what {', '.join(kept)} tell beyond their strata",) if kept else ()
+    beyond = (f"what {', '.join(kept)} reveal beyond their strata",) if kept else ()
     return certify_chances(sums, confidence, does_not_cover=beyond)
 
 

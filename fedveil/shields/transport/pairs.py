@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
-from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.arrays import BoolArray, FloatArray, IntArray
 from fedveil.shields.transport.columns import Column
 from fedveil.shields.transport.counts import Counts
 
-BoolArray = npt.NDArray[np.bool_]
 _ALOOF = 0.1
 """A column is left out if the other columns together reveal less than this share of its entropy."""
 

@@ -90,13 +90,12 @@ class Transport(MapSettings, Shield):
     def prepared(self, data: AttributeData, seed: int) -> Transport:
         """Fit the map on training people whose attribute is known; their task labels are not read."""
         names = self._columns(data)
-        train = data.take(data.rows(Split.TRAIN))
-        attributes = [train.attribute(name) for name in self.hidden]
+        attributes = [data.attribute(name) for name in self.hidden]
         complete = np.all([attribute.known for attribute in attributes], axis=0)
         if not complete.any():
             raise InputError(f"transport: no training record of {data.name} has {', '.join(self.hidden)}")
         hidden = HiddenValues.learn([attribute.take(np.flatnonzero(complete)) for attribute in attributes])
-        x, u = train.x[complete], hidden.of([attribute.codes[complete] for attribute in attributes])
+        x, u = data.x[complete], hidden.of([attribute.codes[complete] for attribute in attributes])
         chart: Chart | ImageChart
         if x.ndim == 4:
             chart = fit_images(x, u, hidden.count, self, seed, self.epsilon or float("inf"), self.images)

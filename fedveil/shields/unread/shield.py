@@ -45,6 +45,7 @@ class Unread(Ingredients, Shield):
 
     name = "unread"
     acts_on = frozenset({Kind.GRADIENT, Kind.UPDATE})
+    files = frozenset({"fit"})
 
     sticky: bool = False
     seed: int = 0

@@ -49,10 +49,6 @@ class Read:
     sizes: Tensor
     norms: Tensor
 
-    def take(self, rows: Tensor) -> Read:
-        """Return the readings of some of the updates."""
-        return Read(self.values[rows], self.sizes[rows], self.norms[rows])
-
 
 class Sides:
     """Read and move the inputs and slopes of all layers that have weights and biases.

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from fedveil.core.figures import Estimate
 from fedveil.studies.results import CellResult
 from fedveil.studies.rows import MEASURES
 
@@ -36,15 +35,15 @@ def at_the_end(cell: CellResult) -> dict[str, float]:
     values: dict[str, float] = {}
     for task, served in cell.result.utility.items():
         path = f"utility/{_step(task)}"
-        values |= _spread(f"{path}/accuracy", served.accuracy)
-        values |= _spread(f"{path}/balanced_accuracy", served.balanced_accuracy)
+        values |= served.accuracy.columns(f"{path}/accuracy")
+        values |= served.balanced_accuracy.columns(f"{path}/balanced_accuracy")
         values[f"{path}/validation_accuracy"] = served.validation_accuracy
     strongest = {attribute: cell.result.strongest(attribute) for attribute in cell.result.leakage}
     for kind, by_attribute in (("leakage", strongest), ("cotrained", cell.result.cotrained)):
         for attribute, attacker in by_attribute.items():
             path = f"{kind}/{_step(attribute)}"
             for measure in MEASURES:
-                values |= _spread(f"{path}/{measure}", getattr(attacker, measure))
+                values |= getattr(attacker, measure).columns(f"{path}/{measure}")
             values[f"{path}/validation_balanced_accuracy"] = attacker.validation_balanced_accuracy
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
@@ -52,10 +51,6 @@ def at_the_end(cell: CellResult) -> dict[str, float]:
 def _step(name: str) -> str:
     """Return a name that is one step of a path."""
     return re.sub(r"[/\\]|^\.+$", "_", name)
-
-
-def _spread(name: str, figure: Estimate) -> dict[str, float]:
-    return {name: figure.estimate, f"{name}_low": figure.low, f"{name}_high": figure.high}
 
 
 def _flat(values: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:

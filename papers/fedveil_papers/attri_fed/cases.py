@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fedveil.attacks import panel
 from fedveil.attacks.cotrained import judge_cotrained
 from fedveil.attacks.judgement import AttackerFigures
 from fedveil.config import parts
@@ -22,7 +23,7 @@ from fedveil.federation.release import release, senders
 from fedveil.federation.run import Run
 from fedveil.games import Game
 from fedveil.games.attri_fed import AttriFed
-from fedveil.rate.measuring import WEAK, Measured, Released, Sent, measure, server_panel
+from fedveil.rate.measuring import Measured, Released, Sent, measure
 from fedveil.shields.message import Kind
 from fedveil.shields.shield import Identity, Shield
 from fedveil.studies.units import Report
@@ -32,6 +33,12 @@ from fedveil_papers.rows import Figure
 
 _ROUNDS = 30
 """Rounds of games that do not set a number themselves."""
+
+WEAK = "mlp-small"
+"""One small non-linear network on pooled representations that ignores the sender, as the paper's server does."""
+
+_LARGER = {"light": "mlp-large", "paper": "mlp-wide"}
+"""For each choice of the game's networks, an attacker with no layer smaller than the privatiser's."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +204,11 @@ class Case:
         """Judge what is sent with the panel, the paper's weak attacker, and an attacker of the privatiser's size."""
         attackers = server_panel(self.panel, trained.networks)
         return measure(trained.released, trained.data, self.attribute, attackers=attackers, seed=self.seed)
+
+
+def server_panel(attackers: str, networks: str) -> tuple[str, ...]:
+    """Return a panel's attackers, joined by the paper's weak one and by one at least as large as the privatiser."""
+    return tuple(dict.fromkeys([*panel(attackers).attackers, WEAK, _LARGER[networks]]))
 
 
 def measure_method(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.config import parts
+from fedveil.config.study import PartSettings
 from fedveil.core.errors import InputError
+from fedveil.core.policy import Policy
+from fedveil.data import Split
 from fedveil.studies.units import Report
 from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.recup.cases import Case, Trial, kept_zoos, laboratory, laboratory_key, trials_on
@@ -17,7 +20,6 @@ from fedveil_papers.shown import at
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from fedveil.core.policy import Policy
     from fedveil.federation.aggregation import Aggregator
     from fedveil_papers.recup.laboratory import Laboratory
 
@@ -223,15 +225,12 @@ class Convergence(Experiment[TrainingRuns]):
 
 def aggregator(name: str) -> Aggregator:
     """Return an aggregator by name."""
-    from fedveil.config.study import PartSettings
-
     chosen: Aggregator = parts.choose(parts.aggregators(), PartSettings(kind=name), "experiment: aggregations")
     return chosen
 
 
 def play(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Play one run: the task of a part."""
-    from fedveil.data import Split
     from fedveil.shields.shield import Identity
     from fedveil_papers.recup.laboratory.sending import Sender
     from fedveil_papers.recup.laboratory.training import train
@@ -241,7 +240,7 @@ def play(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
     zoos = {} if trial is None or trial.zoo is None else kept_zoos(lab, trial.zoo)
     shield = Identity() if trial is None else trial.make(payload["strength"], zoos)
     run = train(
-        Sender(lab.task, shield, _policies(lab)),
+        Sender.prepare(lab.task, shield, _policies(lab)),
         length,
         keep=range(1, length + 1, payload["every"]),
         aggregation=aggregator(payload["aggregation"]),
@@ -259,9 +258,6 @@ def play(payload: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
 def _policies(lab: Laboratory) -> Callable[[int], Policy]:
     """Assign the attributes to clients in turn; each client hides one of them completely."""
-    from fedveil.core.policy import Policy
-    from fedveil.data import Split
-
     names = list(lab.attributes)
     policies = {
         int(rows[0]): Policy(hide={names[number % len(names)]: 1.0}, shield="recup")

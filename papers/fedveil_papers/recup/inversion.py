@@ -195,7 +195,7 @@ class Shielding:
         assert self.strength is not None
 
         def send(value: float) -> Sent:
-            return Sender(lab.task, self.make(value)).send(model, person, number)
+            return Sender.prepare(lab.task, self.make(value)).send(model, person, number)
 
         def norm(value: float) -> float:
             message = send(value)
@@ -222,7 +222,7 @@ class _Seen:
         model = lab.task.model(lab.undefended.weights[number])
         if shielding is None or shielding.span is None:
             shield = Identity() if shielding is None else shielding.make(shielding.strength)
-            parts = [Sender(lab.task, shield).send(model, people, number)]
+            parts = [Sender.prepare(lab.task, shield).send(model, people, number)]
             spoke = people[parts[0].speaking]
         else:
             parts = [shielding.sent(lab, model, person[None], number) for person in people]

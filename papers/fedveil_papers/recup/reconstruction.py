@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from fedveil.attacks.reconstruction import Inversion
 from fedveil.config import parts
 from fedveil.core.errors import InputError
 from fedveil.data.catalogue import find_source
@@ -22,8 +23,6 @@ from fedveil_papers.shown import at
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from fedveil.attacks.reconstruction import Inversion
 
 PAGE = "reconstruction.html"
 GUESS = "mean training picture"
@@ -322,8 +321,6 @@ class _AttackedCase:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], where: str = "experiment: case") -> _AttackedCase:
-        from fedveil.attacks.reconstruction import Inversion
-
         settings = dict(values.get("inversion") or {})
         choices = {}
         for name, default in (("over", "all"), ("tv_weight", 1e-4)):

@@ -78,7 +78,7 @@ def test_a_client_whose_shield_fails_sends_nothing_and_is_counted(task):
                 raise ShieldError("not today")
             return message
 
-    sender = Sender(task, Picky())
+    sender = Sender.prepare(task, Picky())
     people = task.people(Split.TRAIN)[:30]
     sent = sender.send(task.model(), people, 1)
     assert [int(person) for person in people[sent.speaking, 0]] == [
@@ -92,14 +92,14 @@ def test_a_client_whose_shield_fails_sends_nothing_and_is_counted(task):
             raise ShieldError("never")
 
     with pytest.raises(InputError, match="no client could send anything: never"):
-        train(Sender(task, Broken()), 1)
+        train(Sender.prepare(task, Broken()), 1)
 
 
 def test_runs_are_bit_identical_and_robust_servers_work(task):
-    first, second = (train(Sender(task, DPGaussian(sigma=0.01, clip=1.0)), 3) for _ in range(2))
+    first, second = (train(Sender.prepare(task, DPGaussian(sigma=0.01, clip=1.0)), 3) for _ in range(2))
     assert torch.equal(first.weights[4], second.weights[4])
-    assert train(Sender(task), 3, aggregation=Median()).losses[4] != first.losses[4]
-    assert train(Sender(task), 3, fraction=1.0).losses[4] != first.losses[4]
+    assert train(Sender.prepare(task), 3, aggregation=Median()).losses[4] != first.losses[4]
+    assert train(Sender.prepare(task), 3, fraction=1.0).losses[4] != first.losses[4]
 
 
 def test_clients_of_several_records_share_a_value_or_are_one_person():

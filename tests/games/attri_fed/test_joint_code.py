@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedveil.core.errors import InputError
-from fedveil.games.attri_fed.code import MOST_LEVELS, RateCode
+from fedveil.games.attri_fed.code import MOST_CELLS, RateCode
 from fedveil.games.attri_fed.message import pack, unpack
 from fedveil.games.attri_fed.prior import JointPrior
 
@@ -78,7 +78,7 @@ def test_the_shape_of_a_table_counts_for_the_digest():
 
 
 def test_many_numbers_share_tables_as_far_as_cells_reach():
-    wide = RateCode.fit(np.hstack([clusters()] * 3), low=-2, high=2, most_cells=MOST_LEVELS)
+    wide = RateCode.fit(np.hstack([clusters()] * 3), low=-2, high=2, most_cells=MOST_CELLS)
     assert [table.shape for table in wide.tables] == [(5,) * 5, (5,) * 4]
     assert np.array_equal(
         unpack(pack(np.hstack([clusters(50, seed=2)] * 3), wide).data, wide), np.hstack([clusters(50, seed=2)] * 3)

@@ -7,6 +7,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from fedveil.core.errors import InputError
 from fedveil.data import Attribute, AttributeData, Split
+from fedveil.federation.records import prepare_shield
 from fedveil.shields import Context, Kind, Message, Mingle, ShieldError
 from fedveil.shields.mingle import best_guess, fit_prototypes, plan
 
@@ -62,7 +63,7 @@ def retrained(x, data):
 @pytest.fixture(scope="module")
 def table():
     data = people()
-    return data, Mingle("u", 0.1).prepared(data, 0)
+    return data, prepare_shield(Mingle("u", 0.1), data, 0)
 
 
 def test_a_plan_equals_a_small_case_by_hand():
@@ -123,7 +124,7 @@ def test_the_budget_is_kept_by_people_not_fitted_on(table):
     assert 0 < change < 0.11
     assert shield.spent_ <= 0.105
     images = pictures()
-    averaged = Mingle("u", 0.05).prepared(images, 0)
+    averaged = prepare_shield(Mingle("u", 0.05), images, 0)
     held = images.rows(Split.TEST)
     assert relative(images.x[held], shown(averaged, images, held)) == pytest.approx(0.05, abs=0.01)
 
@@ -172,7 +173,7 @@ def test_averages_hide_a_share_of_people_whatever_an_observer_reads():
 
 def test_images_of_a_label_show_that_label_average():
     data = pictures()
-    shield = Mingle("u", 5.0, averages=1).prepared(data, 0)
+    shield = prepare_shield(Mingle("u", 5.0, averages=1), data, 0)
     rows = data.rows(Split.TEST)
     released = shown(shield, data, rows)
     train = data.rows(Split.TRAIN)
@@ -198,9 +199,9 @@ def test_meaningless_settings_are_refused(settings):
 def test_misspelt_names_are_answered_with_those_that_exist(table):
     data, _ = table
     with pytest.raises(InputError, match="home"):
-        Mingle("u", 0.1, columns=[["hme"]]).prepared(data, 0)
+        prepare_shield(Mingle("u", 0.1, columns=[["hme"]]), data, 0)
     with pytest.raises(InputError, match="choose from: u"):
-        Mingle("v", 0.1).prepared(data, 0)
+        prepare_shield(Mingle("v", 0.1), data, 0)
 
 
 def test_it_fails_closed(table):
@@ -220,7 +221,7 @@ def test_one_value_of_u_is_refused():
     data = people()
     same = data.take(data.attribute("u").codes == 1)
     with pytest.raises(InputError, match="fewer than two values"):
-        Mingle("u", 0.1).prepared(same, 0)
+        prepare_shield(Mingle("u", 0.1), same, 0)
 
 
 def test_a_study_never_judges_a_model_on_records_that_were_changed_by_their_labels():

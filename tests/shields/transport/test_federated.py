@@ -9,6 +9,7 @@ import torch
 from fedveil.core.errors import InputError
 from fedveil.core.randomness import torch_generator
 from fedveil.data import Attribute, AttributeData, Split
+from fedveil.federation.records import prepare_shield
 from fedveil.shields.transport import Transport
 from fedveil.shields.transport.certifying import summed_chances
 from fedveil.shields.transport.columns import learn_columns
@@ -117,7 +118,7 @@ def test_the_shield_spends_what_it_may():
     split = np.repeat([0, 2], [2000, 1000]).astype(np.int8)
     u = Attribute("u", people.u, ("a", "b"))
     data = AttributeData(people.x.astype(np.float32), {"u": u}, split, columns=tuple(NAMES), name="crowd")
-    shield = Transport("u", codes=8, temperature=0.2, questions=20, epsilon=3.0).prepared(data, 0)
+    shield = prepare_shield(Transport("u", codes=8, temperature=0.2, questions=20, epsilon=3.0), data, 0)
     assert 2.5 < shield.chart_.epsilon <= 3.0
     assert 0.5 < shield.certify(data, data.rows(Split.TEST), 0).bound < 0.65
 
@@ -129,7 +130,7 @@ def test_summed_chances_are_those_of_the_draw(settings):
     u = Attribute("u", people.u, ("a", "b"))
     split = np.zeros(6000, dtype=np.int8)
     data = AttributeData(people.x.astype(np.float32), {"u": u}, split, columns=tuple(NAMES), name="crowd")
-    chart = Transport("u", codes=8, questions=10, temperature=0.2, **settings).prepared(data, 0).chart_
+    chart = prepare_shield(Transport("u", codes=8, questions=10, temperature=0.2, **settings), data, 0).chart_
     sums = summed_chances(chart, people.x, people.u, 2, torch_generator(0, "a"))
     moved = chart.move(people.x, people.u, torch_generator(0, "a"))  # the same strata, codes drawn
     seen = moved.strata * len(chart.centres) + moved.codes

@@ -12,6 +12,7 @@ from fedveil.core.errors import InputError
 from fedveil.core.randomness import torch_generator
 from fedveil.data import Attribute, AttributeData, Split, load
 from fedveil.federation import Federation
+from fedveil.federation.records import prepare_shield
 from fedveil.games import Raw
 from fedveil.shields.transport import Transport
 from fedveil.shields.transport.certifying import summed_chances
@@ -52,7 +53,7 @@ def test_colour_is_gone_and_shape_stays():
     """Raw, colour is read at once; from a code's picture not by more than chance; the slant still is."""
     data = bars()
     u, y = data.attribute("u").codes, data.y.codes
-    shown = moved(Transport("u", codes=24).prepared(data, 0), data)
+    shown = moved(prepare_shield(Transport("u", codes=24), data, 0), data)
     assert shown.shape == data.x.shape
     assert 0 <= shown.min() <= shown.max() <= 1
     assert read(data.x, u, data) > 0.95
@@ -64,11 +65,11 @@ def test_moved_moments_keep_the_picture_and_leave_a_trace():
     """The slant is read as before; colour far less than raw, but pixels cut at 0 still show each value's own map."""
     data = bars()
     u, y = data.attribute("u").codes, data.y.codes
-    shield = Transport("u", images="moments").prepared(data, 0)
+    shield = prepare_shield(Transport("u", images="moments"), data, 0)
     shown = moved(shield, data)
     assert read(shown, y, data) > 0.97
     assert 1 / 3 + 0.05 < read(shown, u, data) < 0.65  # a limit that the page states, not a success
-    plain = Transport("u", images="moments", strength=0.0).prepared(data, 0)
+    plain = prepare_shield(Transport("u", images="moments", strength=0.0), data, 0)
     assert read(moved(plain, data), u, data) < 1 / 3 + 0.05  # grey alone hides the colour where shapes do not reveal it
 
 
@@ -76,19 +77,19 @@ def test_what_the_shape_reveals_is_hidden_by_codes_and_certified():
     """Where the slant reveals u, grey pictures still do; transported codes do not, and held-out people certify it."""
     data = bars(12_000, association=0.6)
     u = data.attribute("u").codes
-    grey, strong = (Transport("u", codes=16, strength=s, questions=40).prepared(data, 0) for s in (0.0, 1.0))
+    grey, strong = (prepare_shield(Transport("u", codes=16, strength=s, questions=40), data, 0) for s in (0.0, 1.0))
     assert read(moved(grey, data), u, data) > 0.6
     assert read(moved(strong, data), u, data) < 1 / 3 + 0.03
     rows = data.rows(Split.TEST)
     assert strong.certify(data, rows, 0).bound < 0.42 < 0.6 < grey.certify(data, rows, 0).bound
     with pytest.raises(InputError, match="nothing to count"):
-        Transport("u", images="moments").prepared(data, 0).certify(data, rows, 0)
+        prepare_shield(Transport("u", images="moments"), data, 0).certify(data, rows, 0)
 
 
 def test_gaussian_transport_moves_moments():
     """After it, every value's coordinates have the mean and covariance of all alike."""
     data = bars(association=0.6)
-    shield = Transport("u", images="moments").prepared(data, 0)
+    shield = prepare_shield(Transport("u", images="moments"), data, 0)
     train, u = data.rows(Split.TRAIN), data.attribute("u").codes
     embedding, (m, group_means, maps) = shield.chart_.embedding, shield.chart_.maps
     z = embedding.coordinates(embedding.grey(data.x[train], u[train]))
@@ -143,7 +144,7 @@ def test_chances_are_those_of_the_draw():
     """Summed chances and drawn codes agree."""
     data = bars(6000)
     u = data.attribute("u").codes
-    chart = Transport("u", codes=8, questions=10).prepared(data, 0).chart_
+    chart = prepare_shield(Transport("u", codes=8, questions=10), data, 0).chart_
     sums = summed_chances(chart, data.x, u, 3, torch_generator(0, "a"))
     drawn = chart.move(data.x, u, torch_generator(0, "b")).codes
     table = np.array([np.bincount(drawn[u == v], minlength=8) for v in range(3)]).T
@@ -165,12 +166,12 @@ def test_chances_are_those_of_the_draw():
 def test_mistakes(settings, message):
     """Each is refused in one line."""
     with pytest.raises(InputError, match=message):
-        Transport("u", **settings).prepared(bars(100), 0)
+        prepare_shield(Transport("u", **settings), bars(100), 0)
 
 
 def test_other_shapes_are_refused():
     """A map is for images of one shape."""
-    chart = Transport("u", codes=4, questions=3).prepared(bars(300), 0).chart_
+    chart = prepare_shield(Transport("u", codes=4, questions=3), bars(300), 0).chart_
     with pytest.raises(InputError, match="shape"):
         chart.move(np.zeros((1, 3, 9, 9)), np.zeros(1, dtype=np.int64), torch_generator(0, "t"))
 

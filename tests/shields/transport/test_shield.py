@@ -15,6 +15,7 @@ from fedveil.core.randomness import torch_generator
 from fedveil.data import Attribute, AttributeData, Split, load
 from fedveil.data.encoding import encode_table
 from fedveil.federation import Federation
+from fedveil.federation.records import prepare_shield
 from fedveil.games import Raw
 from fedveil.shields import Context, Kind, Message, ShieldError
 from fedveil.shields.transport import Transport
@@ -73,7 +74,7 @@ def test_an_attacker_learns_nothing_and_a_task_still_learns_much(table, keep):
     """Raw, u is read from job and wage; transported, not; talent, which nobody named, can still be read."""
     train, test = table.rows(Split.TRAIN), table.rows(Split.TEST)
     u, y = table.attribute("u").codes, table.y.codes
-    shield = Transport("u", keep=keep, codes=60).prepared(table, 0)
+    shield = prepare_shield(Transport("u", keep=keep, codes=60), table, 0)
     a, b = shown(shield, table, train), shown(shield, table, test)
     assert learnt(table.x[train], u[train], table.x[test], u[test]) > 0.85
     assert learnt(a, u[train], b, u[test]) < 0.54
@@ -86,7 +87,7 @@ def test_strength_is_a_frontier(table):
     u = table.attribute("u").codes
     accuracies = []
     for strength in (0.0, 0.6, 1.0):
-        shield = Transport("u", strength=strength, codes=60).prepared(table, 0)
+        shield = prepare_shield(Transport("u", strength=strength, codes=60), table, 0)
         accuracies.append(learnt(shown(shield, table, train), u[train], shown(shield, table, test), u[test]))
     assert accuracies[0] > 0.8 > accuracies[1] > 0.6 > 0.54 > accuracies[2]
 
@@ -94,9 +95,11 @@ def test_strength_is_a_frontier(table):
 def test_certificate_counts_people_the_map_was_not_fitted_on(table):
     """With nothing kept the certificate is about all that is shown; unprotected codes are not certified low."""
     rows = table.rows(Split.TEST)
-    strong, weak = (Transport("u", strength=s, codes=16).prepared(table, 0).certify(table, rows, 0) for s in (1.0, 0.0))
+    strong, weak = (
+        prepare_shield(Transport("u", strength=s, codes=16), table, 0).certify(table, rows, 0) for s in (1.0, 0.0)
+    )
     assert strong.bound < 0.58 < 0.7 < weak.bound
-    kept = Transport("u", keep={"talent": 1.0}, codes=16).prepared(table, 0).certify(table, rows, 0)
+    kept = prepare_shield(Transport("u", keep={"talent": 1.0}, codes=16), table, 0).certify(table, rows, 0)
     assert any("talent" in what for what in kept.does_not_cover)
 
 
@@ -104,7 +107,7 @@ def test_several_attributes_and_values_are_hidden_together():
     """Three values crossed with two: each pair is a value."""
     table = people(values=3)
     train, test = table.rows(Split.TRAIN), table.rows(Split.TEST)
-    shield = Transport(["u", "z"], codes=30).prepared(table, 0)
+    shield = prepare_shield(Transport(["u", "z"], codes=30), table, 0)
     assert shield.hidden_.count == 6
     a, b = shown(shield, table, train), shown(shield, table, test)
     u = table.attribute("u").codes
@@ -116,14 +119,14 @@ def test_task_labels_are_not_read(table):
     other = people()
     other.y.codes[:] = 0
     rows = table.rows(Split.TEST)
-    first, second = (shown(Transport("u", codes=20).prepared(data, 3), table, rows) for data in (table, other))
+    first, second = (shown(prepare_shield(Transport("u", codes=20), data, 3), table, rows) for data in (table, other))
     np.testing.assert_array_equal(first, second)
 
 
 def test_it_is_deterministic_and_randomness_is_the_devices(table):
     """Same seeds, same records; another device's generator draws differently."""
     rows = table.rows(Split.TEST)
-    first, second = (Transport("u", keep={"talent": 0.0}, codes=20).prepared(table, 1) for _ in range(2))
+    first, second = (prepare_shield(Transport("u", keep={"talent": 0.0}, codes=20), table, 1) for _ in range(2))
     np.testing.assert_array_equal(shown(first, table, rows), shown(second, table, rows))
     assert (shown(first, table, rows) != shown(first, table, rows, seed=1)).any()
 
@@ -131,7 +134,7 @@ def test_it_is_deterministic_and_randomness_is_the_devices(table):
 def test_it_fails_closed():
     """A record without u, or with a value of u that nobody had, is not shown; without any u there is no map."""
     table = people(2000, missing=5)
-    shield = Transport("u", codes=10).prepared(table, 0)
+    shield = prepare_shield(Transport("u", codes=10), table, 0)
     with pytest.raises(ShieldError, match="a record has no u"):
         shown(shield, table, table.rows(Split.TEST))
     with pytest.raises(ShieldError, match="does not know 'u'"):
@@ -144,7 +147,7 @@ def test_it_fails_closed():
         table.x, {"u": Attribute("u", rare, ("a", "b"))}, table.split, columns=table.columns, name="people"
     )
     with pytest.raises(ShieldError, match="no training record had"):
-        shown(Transport("u", codes=5).prepared(lacking, 0), lacking, lacking.rows(Split.VALIDATION))
+        shown(prepare_shield(Transport("u", codes=5), lacking, 0), lacking, lacking.rows(Split.VALIDATION))
 
 
 @pytest.mark.parametrize(
@@ -168,16 +171,16 @@ def test_mistakes_in_settings(settings, message):
 def test_unknown_column(table):
     """The nearest name is offered."""
     with pytest.raises(InputError, match="town"):
-        Transport("u", keep={"tow": 0.0}).prepared(table, 0)
+        prepare_shield(Transport("u", keep={"tow": 0.0}), table, 0)
 
 
 def test_noise_on_counts_is_accounted_for_and_still_hides(table):
     """ε is finite with noise and infinite without."""
     train, test = table.rows(Split.TRAIN), table.rows(Split.TEST)
     u = table.attribute("u").codes
-    shield = Transport("u", codes=20, noise=10.0).prepared(table, 0)
+    shield = prepare_shield(Transport("u", codes=20, noise=10.0), table, 0)
     assert 0 < shield.chart_.epsilon < float("inf")
-    assert Transport("u", codes=20).prepared(table, 0).chart_.epsilon == float("inf")
+    assert prepare_shield(Transport("u", codes=20), table, 0).chart_.epsilon == float("inf")
     assert learnt(shown(shield, table, train), u[train], shown(shield, table, test), u[test]) < 0.62
 
 
@@ -196,7 +199,7 @@ def test_adult_beats_the_raw_table_at_little_cost(published):
     train, test = data.rows(Split.TRAIN), data.rows(Split.TEST)
     u, y = data.attribute("sex").codes, data.y.codes
     keep = {"education": 0.0, "capital-loss": 0.9, "capital-gain": 0.9}
-    shield = Transport("sex", keep=keep, strength=0.9, codes=150, questions=40).prepared(data, 0)
+    shield = prepare_shield(Transport("sex", keep=keep, strength=0.9, codes=150, questions=40), data, 0)
     context = {"u:sex": torch.from_numpy(u)}
     message = Message(Kind.INPUT, torch.from_numpy(data.x))
     r = shield.apply(message, Context(0, 0, torch_generator(0, "test"), context))[0].values.numpy()
@@ -207,7 +210,7 @@ def test_adult_beats_the_raw_table_at_little_cost(published):
 
 def test_training_people_and_groups_certify_nothing(table):
     """The map balances the people it was fitted on; records of one group are not independent."""
-    shield = Transport("u", codes=20).prepared(table, 0)
+    shield = prepare_shield(Transport("u", codes=20), table, 0)
     with pytest.raises(InputError, match="cannot certify it; give rows of other people"):
         shield.certify(table, table.rows(Split.TRAIN)[:500], 0)
     grouped = replace(table, groups=np.arange(len(table)) // 2)

@@ -20,7 +20,7 @@ further tries bisect."""
 
 def relative_norm(lab: Laboratory, shield: Shield, number: int) -> float:
     """Return the mean norm of the change over that of the update, for training clients at a round's weights."""
-    sender, tally = Sender(lab.task, shield), Tally()
+    sender, tally = Sender.prepare(lab.task, shield), Tally()
     clients = min(1024, max(64, NUMBERS // lab.task.segments[-1].stop))
     model = lab.task.model(lab.undefended.weights[number])
     for part in sender.parts(lab.task.people(Split.TRAIN)[:clients]):

@@ -131,12 +131,12 @@ class Laboratory:
         """The run without a shield."""
         self.say("undefended run")
         assert self.length is not None
-        return train(Sender(self.task), self.length, keep=self.rounds)
+        return train(Sender.prepare(self.task), self.length, keep=self.rounds)
 
     @cached_property
     def clean(self) -> dict[int, Features]:
         """What the server sees of updates without a shield, by round."""
-        return {number: self.look(Sender(self.task), number)[0] for number in self.rounds}
+        return {number: self.look(Sender.prepare(self.task), number)[0] for number in self.rounds}
 
     @cached_property
     def readers(self) -> dict[int, Readers]:
@@ -196,13 +196,13 @@ class Laboratory:
             policies: each client's policy.
             utility: whether a run is played under the shield.
         """
-        sender = Sender(self.task, shield or Identity(), policies)
+        sender = Sender.prepare(self.task, shield, policies)
         readings: list[Reading] = []
         damage: dict[int, dict[str, float]] = {}
         seen: dict[int, Features] = {}
         for number in self.rounds:
             self.say(f"{name}: round {number}")
-            round_sender = sender if at is None or number not in at else Sender(self.task, at[number], policies)
+            round_sender = sender if at is None or number not in at else Sender.prepare(self.task, at[number], policies)
             seen[number], tally = self.look(round_sender, number)
             damage[number] = tally.as_dict()
             readers = self.readers[number]

@@ -36,36 +36,38 @@ class Sent:
     bytes: int
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Sender:
-    """All clients of a task under one shield, which is prepared once on the training people."""
+    """All clients of a task under one prepared shield; `prepare` returns one.
+
+    Attributes:
+        task: the clients' records and model.
+        shield: the shield, prepared on the training people.
+        veiled: all inputs as the shield leaves them; None if it does not act on inputs.
+        policies: each client's policy.
+    """
 
     task: Task
-    shield: Shield = field(default_factory=Identity)
+    shield: Shield
+    veiled: Tensor | None = None
     policies: Policies | None = None
 
-    def __post_init__(self) -> None:
-        data = self.task.data
-        if not isinstance(self.shield, Identity):
-            self.shield = prepare_shield(self.shield, data, child_seed(self.task.seed, "prepare"))
-        self.codes = {f"u:{name}": torch.from_numpy(attribute.codes) for name, attribute in data.attributes.items()}
-        self.veiled = self._veiled() if Kind.INPUT in self.shield.acts_on else None
-        self.changes = Kind.UPDATE in self.shield.acts_on and not isinstance(self.shield, Identity)
+    @classmethod
+    def prepare(cls, task: Task, shield: Shield | None = None, policies: Policies | None = None) -> Sender:
+        """Prepare a shield (by default none) once on the training people, and shield all inputs if it acts on them.
 
-    def _veiled(self) -> Tensor:
-        """Shield all inputs, all people of a split together; each record still has its own randomness."""
-        veiled = self.task.x.clone()
-        for split in Split:
-            rows = torch.from_numpy(self.task.data.rows(split))
-            generator = torch_generator(self.task.seed, "input", split.name.lower())
-            context = Context(-1, 0, generator, data=self._records(rows))
-            message, _ = self.shield.apply(Message(Kind.INPUT, self.task.x[rows]), context)
-            veiled[rows] = message.values.to(veiled)
-        return veiled
+        The shield's seed is child_seed(task.seed, "prepare"), and not the task's own seed as in a run: RecUP's
+        published figures depend on it.
+        """
+        if shield is None or isinstance(shield, Identity):
+            return cls(task, shield or Identity(), policies=policies)
+        prepared = prepare_shield(shield, task.data, child_seed(task.seed, "prepare"))
+        return cls(task, prepared, _veiled(task, prepared) if Kind.INPUT in prepared.acts_on else None, policies)
 
-    def _records(self, rows: Tensor) -> dict[str, Tensor]:
-        records = {"x": self.task.x[rows], "y": self.task.y[rows]}
-        return records | {name: codes[rows] for name, codes in self.codes.items()}
+    @property
+    def changes(self) -> bool:
+        """Whether the shield acts on updates."""
+        return Kind.UPDATE in self.shield.acts_on and not isinstance(self.shield, Identity)
 
     def parts(self, people: IntArray) -> list[IntArray]:
         """Deal clients into parts whose updates fit in memory together."""
@@ -96,7 +98,7 @@ class Sender:
 
     def _context(self, model: nn.Module, client: IntArray, number: int) -> Context:
         first, rows = int(client[0]), torch.from_numpy(client)
-        records = self._records(rows)
+        records = _records(self.task, rows)
         inputs = records["x"] if self.veiled is None else self.veiled[rows]
         return Context(
             device=first,
@@ -108,6 +110,24 @@ class Sender:
             networks={"model": model},
             samples=Samples(model, self.task.loss, inputs, records["y"]),
         )
+
+
+def _veiled(task: Task, shield: Shield) -> Tensor:
+    """Shield all inputs, all people of a split together; each record still has its own randomness."""
+    veiled = task.x.clone()
+    for split in Split:
+        rows = torch.from_numpy(task.data.rows(split))
+        generator = torch_generator(task.seed, "input", split.name.lower())
+        context = Context(-1, 0, generator, data=_records(task, rows))
+        message, _ = shield.apply(Message(Kind.INPUT, task.x[rows]), context)
+        veiled[rows] = message.values.to(veiled)
+    return veiled
+
+
+def _records(task: Task, rows: Tensor) -> dict[str, Tensor]:
+    attributes = task.data.attributes.items()
+    codes = {f"u:{name}": torch.from_numpy(attribute.codes)[rows] for name, attribute in attributes}
+    return {"x": task.x[rows], "y": task.y[rows]} | codes
 
 
 @dataclass
