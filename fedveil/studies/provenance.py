@@ -15,11 +15,11 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 @cache
-def code_digest() -> str:
-    """Return a digest of the package's source, since other code may give other results even under the same version."""
+def code_digest(package: Path = PACKAGE) -> str:
+    """Return a digest of a package's source, since other code may give other results even under the same version."""
     digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
+    for path in sorted(package.rglob("*.py")):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
 
 

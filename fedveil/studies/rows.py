@@ -186,9 +186,24 @@ class Row:
             "utility": self.utility.as_dict(),
             "leakage": self.leakage.as_dict(),
             "paper": {},
-            "spent": None if self.spent is None else _spent_as_dict(self.spent),
-            "utility_only": {name: {"devices": idle, "of": self.devices} for name, idle in self.utility_only.items()},
+            "spent": self.spent_as_dict(),
+            "utility_only": self.utility_only_as_dict(),
         }
+
+    def spent_as_dict(self) -> dict[str, Any] | None:
+        """Return what noise on updates has spent as JSON values; an infinite ε is null."""
+        if self.spent is None:
+            return None
+        return {
+            "epsilon": None if math.isinf(self.spent.epsilon) else self.spent.epsilon,
+            "delta": self.spent.delta,
+            "releases": self.spent.releases,
+            "covers": self.spent.covers,
+        }
+
+    def utility_only_as_dict(self) -> dict[str, dict[str, int]]:
+        """Return, by attribute, how many of how many devices have nothing to hide."""
+        return {name: {"devices": idle, "of": self.devices} for name, idle in self.utility_only.items()}
 
 
 def by_point(cells: Iterable[CellResult]) -> dict[tuple[str, float | None], list[CellResult]]:
@@ -257,15 +272,6 @@ def most_spent(each: Sequence[Sequence[SpentOnUpdates]]) -> SpentOnUpdates | Non
     """
     tightest = [min(spent, key=lambda bound: bound.epsilon) for spent in each if spent]
     return max(tightest, key=lambda bound: bound.epsilon) if tightest and len(tightest) == len(each) else None
-
-
-def _spent_as_dict(spent: SpentOnUpdates) -> dict[str, Any]:
-    return {
-        "epsilon": None if math.isinf(spent.epsilon) else spent.epsilon,
-        "delta": spent.delta,
-        "releases": spent.releases,
-        "covers": spent.covers,
-    }
 
 
 def _names(mappings: Iterable[Mapping[str, object]]) -> list[str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from fedveil.config.cells import Cell
 from fedveil.config.study import Method, Study
-from fedveil.core.errors import InputError
 from fedveil.core.files import plain, write_atomically
 from fedveil.studies.check import Plan
 from fedveil.studies.results import StudyResults, open_study
@@ -51,34 +50,21 @@ def run_study(
     """
     listener = listener or Listener()
     store = Store(folder)
-    try:
-        store.check_place()  # before anything is written, the lock included
-        if not fresh:
-            store.check(plan)
-        with store.locked():
-            if fresh:
-                store.discard()
-            for warning in _shortened(store.check(plan)):
-                listener.warned(warning)
-            wanted = list(plan.cells if cells is None else cells)
-            if cells is None or store.known is None:
-                store.open(plan, command)
-            units = [
-                cell_unit(plan.study, plan.method(cell.method), cell, store.cell(cell))
-                for cell in wanted
-                if store.result(cell) is None
-            ]
-            outcome = run_units(units, folder, workers=workers, threads=plan.study.threads, listener=listener)
-            results = open_study(folder)
-            if cells is None:
-                write_atomically(folder / "results.json", json.dumps(plain(results.as_dict())))
-                write_tables(results)
-            return Ran(results, outcome.failed)
-    except OSError as fault:
-        raise InputError(
-            f"{fault.filename or folder}: cannot be written ({fault.strerror or fault}); finished cells are kept: make "
-            "room or name another directory with --out, and run the same command again"
-        ) from fault
+    with store.writing(lambda: store.check(plan), listener.warned, fresh=fresh):
+        wanted = list(plan.cells if cells is None else cells)
+        if cells is None or not store.begun:
+            store.open(plan, command)
+        units = [
+            cell_unit(plan.study, plan.method(cell.method), cell, store.cell(cell))
+            for cell in wanted
+            if store.result(cell) is None
+        ]
+        outcome = run_units(units, folder, workers=workers, threads=plan.study.threads, listener=listener)
+        results = open_study(folder)
+        if cells is None:
+            write_atomically(folder / "results.json", json.dumps(plain(results.as_dict())))
+            write_tables(results)
+        return Ran(results, outcome.failed)
 
 
 def cell_unit(study: Study, method: Method, cell: Cell, folder: Path) -> Unit:
@@ -91,9 +77,3 @@ def cell_unit(study: Study, method: Method, cell: Cell, folder: Path) -> Unit:
         "folder": str(folder),
     }
     return Unit(cell.id, "fedveil.studies.cell_run:compute_cell", payload, f"{cell.method}{strength}, seed {cell.seed}")
-
-
-def _shortened(warnings: list[str]) -> list[str]:
-    """Return the first three warnings, and how many others there are."""
-    more = len(warnings) - 3
-    return warnings[:3] + ([f"… and {more} more cells of other code"] if more > 0 else [])

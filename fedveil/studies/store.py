@@ -1,19 +1,14 @@
-"""A study's directory: what it contains, who may write to it, and which cells are finished.
+"""A study's directory: what it contains, and which cells are finished.
 
-Every file is written under a temporary name, flushed to disk and renamed, so that a crash or a power cut leaves either
-the old file or the new one whole. A cell counts as finished once its result.json exists.
+A cell counts as finished once its result.json exists.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from filelock import FileLock, Timeout
+from typing import Any, ClassVar
 
 from fedveil import __version__
 from fedveil.config.cells import Cell, load_data, shared_parts
@@ -24,41 +19,29 @@ from fedveil.studies.checked_json import JsonObject
 from fedveil.studies.model import FORMAT, CellFigures, StudyFacts
 from fedveil.studies.provenance import code_digest, revision
 from fedveil.studies.reading import read_config, read_facts, sound_result
+from fedveil.studies.results_folder import ComputedBy, ResultsFolder, other_code
 
 OURS = {"study.json", "cells", "results.json", "results.csv", "results.parquet", "report.html", "reproduced.json"}
 
 
-class Store:
+class Store(ResultsFolder):
     """The directory of one study."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    mark: ClassVar[str] = "study.json"
+    noun: ClassVar[str] = "cells"
 
     def cell(self, cell: Cell) -> Path:
         """Return a cell's own directory."""
         return self.folder / "cells" / cell.id
 
     @property
-    def known(self) -> StudyFacts | None:
+    def facts(self) -> StudyFacts | None:
         """What study.json says, or None if it does not exist."""
-        return read_facts(self.folder) if (self.folder / "study.json").exists() else None
-
-    def check_place(self) -> None:
-        """Refuse a path that is a file, or a directory with files but no study."""
-        if self.folder.exists() and not self.folder.is_dir():
-            raise InputError(f"{self.folder}: is a file; name a directory with --out")
-        if (self.folder / "study.json").exists() or not self.folder.exists():
-            return
-        other_files = sorted(path.name for path in self.folder.iterdir() if path.name != ".lock")
-        if other_files:
-            raise InputError(
-                f"{self.folder}: holds other files ({other_files[0]}, …) and no study; name an empty directory with "
-                "--out"
-            )
+        return read_facts(self.folder) if self.begun else None
 
     def check(self, plan: Plan) -> list[str]:
         """Refuse a directory of another study, saying what differs; return warnings."""
-        stored = self.known
+        stored = self.facts
         if stored is None:
             return []
         differences = _differences(stored.study, plan)
@@ -69,22 +52,13 @@ class Store:
                 f"{self.folder}: holds another study: {'; '.join(differences[:3])}; name another directory with --out, "
                 "or discard its results with --fresh"
             )
-        warnings = []
-        for cell in plan.cells:
-            made_by = self.made_by(cell)
-            if made_by is not None and made_by.get("code") != code_digest():
-                code = f"fedveil {made_by.get('fedveil')} ({made_by.get('revision') or 'revision unknown'})"
-                warnings.append(
-                    f"{cell.id}: was computed by other code, {code}, and is kept; --fresh computes it again"
-                )
-        return warnings
+        computed = {cell.id: self.computed_by(cell) for cell in plan.cells if self.result(cell) is not None}
+        return other_code(computed, code_digest())
 
-    def made_by(self, cell: Cell) -> dict[str, Any] | None:
-        """Return which code computed a finished cell; None if it is not finished."""
-        if self.result(cell) is None:
-            return None
+    def computed_by(self, cell: Cell) -> ComputedBy:
+        """Return which code computed a finished cell."""
         config = read_config(self.cell(cell))
-        return {**config.versions, "revision": config.revision}
+        return ComputedBy(config.versions.get("code"), config.versions.get("fedveil"), config.revision)
 
     def result(self, cell: Cell) -> CellFigures | None:
         """Return the figures of a finished cell; None if it is not finished, or its file is damaged."""
@@ -113,23 +87,6 @@ class Store:
                 shutil.rmtree(path)
             elif path.name in OURS or path.name.startswith("inputs-seed"):
                 path.unlink()
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Lock the directory: a second run on it is refused. The lock of a killed process is released."""
-        fresh = not self.folder.exists()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.folder / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise InputError(f"{self.folder}: another run is writing here; wait for it, or use --out") from None
-        try:
-            yield
-        finally:
-            lock.release()
-            if fresh and not (self.folder / "study.json").exists():  # refused before anything was written
-                shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _digest(plan: Plan, stored: StudyFacts) -> str:

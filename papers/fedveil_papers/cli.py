@@ -111,6 +111,7 @@ def _run_studies(
     preset: Preset, folder: Path, console: Console, *, workers: int | None, fresh: bool, command: str
 ) -> _Ran:
     from fedveil.studies.check import checked
+    from fedveil.studies.results_folder import refuse_marked
     from fedveil_papers.rows import beside_paper, study_row
     from fedveil_papers.shown import Played
 
@@ -119,6 +120,8 @@ def _run_studies(
         preset.shows.check(plans)
     rows, played, failed = [], [], dict[str, str]()
     several = len(plans) > 1
+    if several:
+        refuse_marked(folder)
     for plan in plans:
         study_folder = folder / plan.study.name.rpartition("/")[2] if several else folder
         ran = run_shown(plan, study_folder, workers=workers, fresh=fresh, command=command, console=console)
@@ -154,21 +157,21 @@ def _run_experiment(
 def _measured(preset: Preset, folder: Path, console: Console, workers: int | None, fresh: bool) -> Measured:
     """Measure an experiment's parts, with the progress on the console."""
     from fedveil.cli.progress import shown_progress
-    from fedveil_papers.experiment import measure, missing
+    from fedveil_papers.experiment import ExperimentStore, measure
 
     assert preset.experiment is not None
-    parts = preset.experiment.parts()
+    parts, store = preset.experiment.parts(), ExperimentStore(folder, preset.experiment.kind)
     total = len({part.key for part in parts})
-    lacking = len(missing(parts, folder, fresh=fresh))
+    lacking = len(store.missing(parts, fresh=fresh))
     if lacking:
         preset.experiment.locate_data()
     finished = f", {total - lacking} measured already" if lacking < total else ""
     console.print(f"{preset.name}: {total} parts{finished}, results in {folder}", markup=False)
     try:
         with shown_progress(console, lacking, "parts") as listener:
-            return measure(parts, folder, workers=workers, fresh=fresh, listener=listener)
+            return measure(parts, store, workers=workers, fresh=fresh, listener=listener)
     except KeyboardInterrupt:
-        done = total - len(missing(parts, folder))
+        done = total - len(store.missing(parts))
         raise InterruptedWork(
             f"interrupted; {done} of {total} parts are measured, and the same command continues"
         ) from None

@@ -1,23 +1,26 @@
 """Experiments: what a preset measures part by part if studies are not enough.
 
-An experiment lists its parts; `measure` computes those that its folder does not hold yet, in the same worker processes
-as a study's cells, and keeps each in `parts/<digest of its settings>.json`.
+An experiment lists its parts; `measure` computes those that its directory does not hold yet, in the same worker
+processes as a study's cells, and keeps each in `parts/<digest of its settings>.json`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import fedveil
 from fedveil.core.errors import InputError
 from fedveil.core.files import plain, write_atomically
+from fedveil.studies.provenance import code_digest, revision
+from fedveil.studies.results_folder import ComputedBy, ResultsFolder, other_code
 from fedveil.studies.runner import Listener, run_units
 from fedveil.studies.units import Unit
 from fedveil_papers.rows import PaperFigures
@@ -65,24 +68,99 @@ class Part:
         payload = self.settings if self.payload is None else self.payload
         return Unit(self.key, self.task, plain(payload), self.name, self.shares)
 
-    def file(self, folder: Path) -> Path:
-        """Return the file that stores its figures."""
-        return folder / "parts" / f"{self.key}.json"
 
-    def read(self, folder: Path) -> dict[str, Any] | None:
-        """Return its figures; None if the file is missing, damaged or has other settings."""
-        try:
-            content = json.loads(self.file(folder).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        sound = isinstance(content, dict) and isinstance(content.get("figures"), dict)
-        return dict(content["figures"]) if sound and content.get("settings") == self.identity else None
+class ExperimentStore(ResultsFolder):
+    """The directory of one kind of experiment: experiment.json, and a file for each measured part.
 
-    def keep(self, folder: Path, figures: Mapping[str, Any]) -> None:
-        """Write its figures."""
-        file = self.file(folder)
+    A directory without experiment.json, written by an older version, is read if it holds parts, or results of the same
+    kind.
+    """
+
+    mark: ClassVar[str] = "experiment.json"
+    noun: ClassVar[str] = "parts"
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        super().__init__(folder)
+        self.kind = kind
+
+    @property
+    def begun(self) -> bool:
+        """Whether the directory has been written to by an experiment."""
+        shows = _read_object(self.folder / "reproduced.json").get("shows")
+        by_older_version = isinstance(shows, dict) and shows.get("kind") == self.kind
+        return super().begun or by_older_version or bool(self._part_files())
+
+    def file(self, part: Part) -> Path:
+        """Return the file of a part's figures."""
+        return self.folder / "parts" / f"{part.key}.json"
+
+    def figures(self, part: Part) -> dict[str, Any] | None:
+        """Return a part's figures; None if the file is missing, damaged or has other settings."""
+        content = _read_object(self.file(part))
+        sound = isinstance(content.get("figures"), dict) and content.get("settings") == part.identity
+        return dict(content["figures"]) if sound else None
+
+    def keep(self, part: Part, figures: Mapping[str, Any]) -> None:
+        """Write a part's figures, with the code that measured them."""
+        file = self.file(part)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, json.dumps({"settings": self.identity, "figures": figures}))
+        code = {"digest": papers_digest(), "version": fedveil.__version__, "revision": revision()}
+        write_atomically(file, json.dumps({"settings": part.identity, "figures": figures, "code": code}))
+
+    def computed_by(self, part: Part) -> ComputedBy:
+        """Return which code measured a part; older versions did not write it down."""
+        code = _read_object(self.file(part)).get("code")
+        if not isinstance(code, dict):
+            return ComputedBy(None, fedveil.__version__)  # the version is among the settings, so it is the same
+        return ComputedBy(code.get("digest"), code.get("version"), code.get("revision"))
+
+    def missing(self, parts: Sequence[Part], *, fresh: bool = False) -> list[Part]:
+        """Return the parts that must be measured, each once."""
+        return [
+            part
+            for part in {part.key: part for part in parts}.values()
+            if fresh or not part.reused or self.figures(part) is None
+        ]
+
+    def check(self, parts: Sequence[Part]) -> list[str]:
+        """Refuse a directory of another kind of experiment; return warnings about parts measured by other code."""
+        kind = _read_object(self.folder / self.mark).get("kind", self.kind)
+        if kind != self.kind:
+            raise InputError(
+                f"{self.folder}: holds another experiment: kind was {kind!r}, is {self.kind!r}; name another directory "
+                "with --out, or discard its results with --fresh"
+            )
+        missing = {part.key for part in self.missing(parts)}
+        return other_code(
+            {part.name: self.computed_by(part) for part in parts if part.key not in missing}, papers_digest()
+        )
+
+    def open(self) -> None:
+        """Write experiment.json, which says what the directory is for."""
+        facts = {"format": FORMAT, "kind": self.kind, "version": fedveil.__version__, "revision": revision()}
+        write_atomically(self.folder / self.mark, json.dumps(facts))
+
+    def discard(self) -> None:
+        """Remove an experiment's results, and nothing that fedveil did not write."""
+        for path in [*self._part_files(), self.folder / "reproduced.json", self.folder / self.mark]:
+            path.unlink(missing_ok=True)
+
+    def _part_files(self) -> list[Path]:
+        return [path for path in (self.folder / "parts").glob("*.json") if re.fullmatch("[0-9a-f]{16}", path.stem)]
+
+
+def papers_digest() -> str:
+    """Return a digest of all code that parts are measured by: the library's and the papers'."""
+    return f"{code_digest()}-{code_digest(Path(__file__).parent)}"
+
+
+def _read_object(file: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; empty if the file is missing or damaged."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 @dataclass(frozen=True)
@@ -96,53 +174,42 @@ class Measured:
         return self.figures[part.key]
 
 
-def missing(parts: Sequence[Part], folder: Path, *, fresh: bool = False) -> list[Part]:
-    """Return the parts that must be measured, each once."""
-    return [
-        part
-        for part in {part.key: part for part in parts}.values()
-        if fresh or not part.reused or part.read(folder) is None
-    ]
-
-
 def measure(
     parts: Sequence[Part],
-    folder: Path,
+    store: ExperimentStore,
     *,
     workers: int | None = 0,
     fresh: bool = False,
     listener: Listener | None = None,
 ) -> Measured:
-    """Measure what the folder does not hold yet, and return all figures.
+    """Measure what the experiment's directory does not hold yet, and return all figures.
 
     Args:
         parts: what to measure.
-        folder: where figures are stored.
+        store: where figures are stored; refused if the directory holds anything else.
         workers: how many processes compute at the same time, with one thread each; 0: only this process, also with one
             thread; None: one per core. Figures do not depend on it.
-        fresh: measure all parts, whatever the folder holds.
+        fresh: discard the directory's results first.
         listener: called as parts are measured.
     """
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; name a directory with --out")
-    lacking = {part.key: part for part in missing(parts, folder, fresh=fresh)}
-    figures = {
-        part.key: stored for part in parts if part.key not in lacking and (stored := part.read(folder)) is not None
-    }
+    listener = listener or Listener()
+    with store.writing(lambda: store.check(parts), listener.warned, fresh=fresh):
+        store.open()
+        lacking = {part.key: part for part in store.missing(parts)}
+        figures = {
+            part.key: stored
+            for part in parts
+            if part.key not in lacking and (stored := store.figures(part)) is not None
+        }
 
-    def keep(unit: Unit, result: dict[str, Any]) -> None:
-        if lacking[unit.key].reused:
-            lacking[unit.key].keep(folder, result)
+        def keep(unit: Unit, result: dict[str, Any]) -> None:
+            if lacking[unit.key].reused:
+                store.keep(lacking[unit.key], result)
 
-    outcome = run_units(
-        [part.unit for part in lacking.values()],
-        folder,
-        workers=workers,
-        listener=listener,
-        keep=keep,
-    )
-    failed = {lacking[key].name: why for key, why in outcome.failed.items()}
-    return Measured({**figures, **outcome.results}, failed)
+        units = [part.unit for part in lacking.values()]
+        outcome = run_units(units, store.folder, workers=workers, listener=listener, keep=keep)
+        failed = {lacking[key].name: why for key, why in outcome.failed.items()}
+        return Measured({**figures, **outcome.results}, failed)
 
 
 class Experiment(Display[Results]):
@@ -172,9 +239,10 @@ class Experiment(Display[Results]):
         fresh: bool = False,
         listener: Listener | None = None,
     ) -> Results:
-        """Measure what the folder does not hold yet, and return the results; see `measure`."""
+        """Measure what the directory does not hold yet, and return the results; see `measure`."""
         self.check()
-        measured = measure(self.parts(), folder, workers=workers, fresh=fresh, listener=listener)
+        store = ExperimentStore(folder, self.kind)
+        measured = measure(self.parts(), store, workers=workers, fresh=fresh, listener=listener)
         if measured.failed:
             name, why = next(iter(measured.failed.items()))
             raise InputError(f"{len(measured.failed)} parts could not be measured, {name} first: {why}")

@@ -119,16 +119,39 @@ def _as_dict(figures: Figures | None) -> dict[str, Any] | None:
 
 def study_row(study: StudyRow, **more: Any) -> Row:
     """Return a study's row in the common form; texts, and the fields that only studies have, go into `more`."""
-    row = study.as_dict()
-    names = (*IDENTITY, "seeds", "paper")
-    measured = {part: {k: v for k, v in row[part].items() if not isinstance(v, str)} for part in ("utility", "leakage")}
-    words = {name: value for part in measured for name, value in row[part].items() if isinstance(value, str)}
-    further = {name: value for name, value in row.items() if name not in (*names, *measured)}
+    utility, leakage = study.utility, study.leakage
     return Row(
-        **{name: row[name] for name in names},
-        utility={name: Figure.of(value) for name, value in measured["utility"].items()},
-        leakage={name: Figure.of(value) for name, value in measured["leakage"].items()},
-        more={**further, **words, **more},
+        method=study.method,
+        strength=study.strength,
+        task=study.task,
+        attribute=study.attribute,
+        attacker=study.attacker,
+        seeds=study.seeds,
+        utility={
+            "accuracy": Figure.of(utility.accuracy),
+            "balanced_accuracy": Figure.of(utility.balanced_accuracy),
+            "prior": Figure.of(utility.prior),
+            "validation_accuracy": Figure.of(utility.validation_accuracy),
+        },
+        leakage={
+            "balanced_accuracy": Figure.of(leakage.balanced_accuracy),
+            "accuracy": Figure.of(leakage.accuracy),
+            "auc": Figure.of(leakage.auc),
+            "advantage": Figure.of(leakage.advantage),
+            "mutual_information_bits": Figure.of(leakage.mutual_information_bits),
+            "prior": Figure.of(leakage.prior),
+            "chance": Figure.of(leakage.chance),
+            "validation_balanced_accuracy": Figure.of(leakage.validation_balanced_accuracy),
+            "detectable_advantage": Figure.of(leakage.detectable_advantage),
+            **({} if leakage.gain is None else {"gain": Figure.of(leakage.gain)}),
+        },
+        more={
+            "attacker_name": study.attacker_name,
+            "spent": study.spent_as_dict(),
+            "utility_only": study.utility_only_as_dict(),
+            "head": utility.head,
+            **more,
+        },
     )
 
 

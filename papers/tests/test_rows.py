@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ import pytest
 from fedveil_papers.cli import reproduce_preset
 from fedveil_papers.kinds import EXPERIMENTS, make_experiment
 from fedveil_papers.preset import Preset
-from fedveil_papers.rows import Figure, Row, beside_paper, study_row
+from fedveil_papers.rows import IDENTITY, Figure, Row, beside_paper, study_row
 from rich.console import Console
 from synthetic_celeba import ramps, write_celeba
 
 from fedveil.core.figures import Estimate
 from fedveil.data.catalogue import find_source
 from fedveil.data.locate import find
+from fedveil.studies.rows import MEASURES, MeanLeakage, MeanUtility
+from fedveil.studies.rows import Row as StudyRow
 
 KEYS = ["method", "strength", "task", "attribute", "attacker", "seeds", "utility", "leakage", "paper", "more"]
 
@@ -91,31 +94,57 @@ def test_a_figure_is_made_of_any_object_that_holds_one() -> None:
 
 
 def test_a_row_of_a_study_is_put_into_the_common_shape() -> None:
-    figure = {"estimate": 0.5, "low": 0.4, "high": 0.6}
-    row = study_row(
-        {
-            "method": "m",
-            "strength": 1.0,
-            "task": "y",
-            "attribute": "u",
-            "attacker": "retrained",
-            "attacker_name": "boosting",
-            "seeds": [0, 1],
-            "utility": {"accuracy": figure, "prior": 0.7, "head": "mlp"},
-            "leakage": {"balanced_accuracy": figure, "chance": 0.5, "validation_balanced_accuracy": None},
-            "paper": {},
-            "spent": None,
-        },
-        data="adult",
+    estimate, figure = Estimate(0.5, 0.4, 0.6), Figure(0.5, 0.4, 0.6)
+    measures = dict.fromkeys(MEASURES, estimate)
+    study = StudyRow(
+        method="m",
+        strength=1.0,
+        task="y",
+        attribute="u",
+        attacker="retrained",
+        attacker_name="boosting",
+        seeds=(0, 1),
+        utility=MeanUtility(estimate, estimate, prior=0.7, validation_accuracy=0.8, head="mlp"),
+        leakage=MeanLeakage(
+            **measures,
+            prior=estimate,
+            chance=0.25,
+            validation_balanced_accuracy=math.nan,
+            detectable_advantage=0.1,
+        ),
+        utility_only={"u": 2},
+        devices=5,
     )
+    row = study_row(study, data="adult")
     check_row(row.as_dict())
-    assert row.utility == {"accuracy": Figure(0.5, 0.4, 0.6), "prior": Figure(0.7)}
-    assert row.leakage == {
-        "balanced_accuracy": Figure(0.5, 0.4, 0.6),
-        "chance": Figure(0.5),
-        "validation_balanced_accuracy": None,
+    assert [getattr(row, name) for name in (*IDENTITY, "seeds")] == ["m", 1.0, "y", "u", "retrained", (0, 1)]
+    assert row.utility == {
+        "accuracy": figure,
+        "balanced_accuracy": figure,
+        "prior": Figure(0.7),
+        "validation_accuracy": Figure(0.8),
     }
-    assert row.more == {"attacker_name": "boosting", "spent": None, "head": "mlp", "data": "adult"}
+    assert row.leakage == {
+        **dict.fromkeys(MEASURES, figure),
+        "prior": figure,
+        "chance": Figure(0.25),
+        "validation_balanced_accuracy": None,
+        "detectable_advantage": Figure(0.1),
+    }
+    utility_only = {"u": {"devices": 2, "of": 5}}
+    assert row.more == {
+        "attacker_name": "boosting",
+        "spent": None,
+        "utility_only": utility_only,
+        "head": "mlp",
+        "data": "adult",
+    }
+    gained = replace(study, leakage=replace(study.leakage, gain=estimate))
+    assert (study_row(gained).leakage or {})["gain"] == figure
+    # Nothing that a study's row says is lost.
+    assert set(study.as_dict()) <= {*row.as_dict(), *row.more}
+    assert {*study.utility.as_dict()} == {*row.utility, "head"}
+    assert set(gained.leakage.as_dict()) == set(study_row(gained).leakage or {})
 
 
 def test_figures_of_the_paper_are_beside_their_rows() -> None:

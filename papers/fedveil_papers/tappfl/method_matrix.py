@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fedveil.studies.check import Plan
+    from fedveil.studies.model import StatedCertificate
     from fedveil.studies.results import CellResult
 
 WISHES = ("task-agnostic", "efficient", "provable", "accurate")
@@ -41,7 +42,7 @@ class MatrixRow:
         times_reference: these seconds as a multiple of the reference's.
         bytes_per_round: bytes sent by each device.
         spent: ε that noise has spent; None without noise.
-        certificates: what is certified about its releases, for all seeds, as JSON values.
+        certificates: what is certified about its releases, for all seeds.
         utility, utility_lost: accuracy of the task, and by how much the reference's is higher.
         leakage: balanced accuracy of retrained attackers.
     """
@@ -54,7 +55,7 @@ class MatrixRow:
     times_reference: Figure | None
     bytes_per_round: float | None
     spent: Spent | None
-    certificates: Sequence[Mapping[str, Any]]
+    certificates: Sequence[StatedCertificate]
     utility: Figure | None
     utility_lost: Figure | None
     leakage: Figure | None
@@ -64,9 +65,9 @@ class MatrixRow:
         """What the method guarantees, in words."""
         words = [] if self.spent is None else [str(self.spent)]
         words += [
-            f"{certificate['quantity']} ≤ {certificate['bound']:.3f}"
+            f"{certificate.quantity} ≤ {certificate.bound:.3f}"
             for certificate in self.certificates
-            if certificate["quantity"] == "balanced accuracy"
+            if certificate.quantity == "balanced accuracy"
         ]
         return "; ".join(words) or "none"
 
@@ -184,7 +185,7 @@ class MethodMatrix(Shown[Matrix]):
             ratio_of(device, reference),
             _bytes(cells),
             most_spent(played.plan, cells),
-            [certificate.as_dict() for certificate in weakest_certificates(by_cell)],
+            weakest_certificates(by_cell),
             Figure.of(finite(defended.utility)),
             Figure.of(finite(estimate_of(lost))),
             Figure.of(finite(defended.leakage)),

@@ -59,10 +59,12 @@ def spent_of(plan: Plan, cell: CellResult) -> Spent | None:
         return None
     if shield.clip is None:
         return Spent(None, None, None, shield.place, None)
-    on_updates = KINDS[shield.place] is Kind.UPDATE
-    certificate = cell.result.spent[0].as_dict() if on_updates else shield.spent(1).as_dict()
-    delta, releases = (certificate["assumptions"].get(name) for name in ("delta", "releases"))
-    return Spent(certificate["bound"], delta, releases, shield.place, shield.clip)
+    if KINDS[shield.place] is Kind.UPDATE:
+        on_updates = cell.result.spent[0]
+        return Spent(on_updates.epsilon, on_updates.delta, on_updates.releases, shield.place, shield.clip)
+    certificate = shield.spent(1)
+    delta = certificate.assumptions.get("delta")
+    return Spent(certificate.bound, delta if isinstance(delta, float) else None, 1, shield.place, shield.clip)
 
 
 def most_spent(plan: Plan, cells: Sequence[CellResult]) -> Spent | None:
