@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fedveil.core.figures import Estimate
-from fedveil.studies.rows import averaged
+from fedveil.studies.seeds import these_releases
 
 
 class Figure(NamedTuple):
@@ -48,4 +48,4 @@ def mean_figure(estimates: Iterable[Estimate | None], within: tuple[float, float
     figures = [shown for shown in map(figure, estimates) if shown is not None]
     if len(figures) < 2:
         return figures[0] if figures else None
-    return figure(averaged([Estimate(*shown) for shown in figures], within))
+    return figure(these_releases([Estimate(*shown) for shown in figures], within))

@@ -26,7 +26,8 @@ from fedveil.studies.frontier import Point
 from fedveil.studies.model import StatedCertificate
 from fedveil.studies.notes import epsilon_in_words
 from fedveil.studies.results import StudyResults
-from fedveil.studies.rows import ATTACKER_KINDS, CHANCES, Row, most_spent
+from fedveil.studies.rows import ATTACKER_KINDS, Row, most_spent
+from fedveil.studies.seeds import CHANCES
 
 _LISTED_KINDS = sorted(ATTACKER_KINDS, key=lambda kind: kind == "cotrained")
 """Kinds of attacker, in the order in which a page lists them: the game's own adversary comes last."""

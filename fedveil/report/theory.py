@@ -22,7 +22,7 @@ from fedveil.certificates.tappfl_theorems import (
 from fedveil.report.figures import Figure, mean_figure, number
 from fedveil.report.settings import Setting
 from fedveil.studies.model import CellFigures
-from fedveil.studies.rows import CHANCES
+from fedveil.studies.seeds import CHANCES
 
 MIN_PRODUCT = (0.5, 1.0)
 """R and C_L at which the printed Theorem 1 is at its best: 2R·C_L is at least 1 for a classifier that says 0 or 1."""

@@ -85,7 +85,7 @@ def _undefended(results: StudyResults, pair: Pair, frontier: Frontier) -> str:
     who = f"{facts.devices} devices" if facts.devices else "the devices"
     seen = _SEEN.get(facts.view or "", "what {who} release")
     where = seen.format(who=f"{who} with {facts.source} data" if facts.source else who)
-    if free.leakage.low <= frontier.chance:
+    if not free.read_beyond(frontier.chance):
         reads = (
             f"Without a defence, no attacker tried reads {pair.attribute} from {where} beyond what chance explains: "
             f"balanced accuracy {shown(free.leakage)}, guessing {frontier.chance:.2f}"

@@ -28,6 +28,7 @@ from fedveil.studies.hypervolume import (
     shown,
     undominated,
 )
+from fedveil.studies.seeds import is_read
 
 __all__ = ["Comparison", "Frontier", "Point"]
 
@@ -45,6 +46,7 @@ class Point:
         utility, leakage: on the test people: task accuracy, and balanced accuracy of the attacker chosen on validation.
         validation_utility, validation_leakage: what selection may look at; NaN if not measured.
         utility_draws, leakage_draws: bootstrap draws of the test figures, (B,), paired over points.
+        seed_leakages: the leakage of each seed, with its own interval.
     """
 
     method: str
@@ -55,6 +57,11 @@ class Point:
     validation_leakage: float
     utility_draws: FloatArray
     leakage_draws: FloatArray
+    seed_leakages: tuple[Estimate, ...] = ()
+
+    def read_beyond(self, chance: float) -> bool:
+        """Return whether an attacker reads the attribute in some seed's release; see `fedveil.studies.seeds`."""
+        return is_read(self.seed_leakages or [self.leakage], chance)
 
 
 @dataclass(frozen=True, eq=False)

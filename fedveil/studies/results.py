@@ -28,7 +28,8 @@ from fedveil.studies.reading import (
     read_seconds,
     read_tensors,
 )
-from fedveil.studies.rows import CHANCES, Row, averaged, by_point, rows_at, rows_of, seed_factor
+from fedveil.studies.rows import Row, by_point, rows_at, rows_of, spread_of
+from fedveil.studies.seeds import CHANCES, seed_factor, these_releases
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,9 +153,9 @@ class StudyResults:
 
     def rows_about(self, task: str, attribute: str) -> list[Row]:
         """Return the rows of one task and one attribute."""
-        return [
-            row for cells_at_point in by_point(self.cells).values() for row in rows_at(cells_at_point, task, attribute)
-        ]
+        spread = spread_of(self.cells, attribute)
+        points = by_point(self.cells).values()
+        return [row for cells_at_point in points for row in rows_at(cells_at_point, task, attribute, spread)]
 
     def inputs(self, seed: int) -> Arrays | None:
         """Return the raw inputs of the people whose releases were sampled."""
@@ -182,7 +183,7 @@ class StudyResults:
             chance=1 / len(judged[0].classes),
             prior=float(np.mean([judgement.prior.estimate for judgement in judged])),
             utility_prior=float(np.mean([result.utility[task].prior for result in results])),
-            floor=averaged(floors, CHANCES) if len(floors) == len(results) else None,
+            floor=these_releases(floors, CHANCES) if len(floors) == len(results) else None,
             baseline=against if any(cell.method == against for cell in cells) else "drop-columns",
         )
 
@@ -227,8 +228,8 @@ def _point(cells_at_point: Sequence[CellResult], task: str, attribute: str) -> P
     """Return the point of one method and strength."""
     served = [cell.result.utility[task] for cell in cells_at_point]
     strongest = [cell.result.strongest(attribute) for cell in cells_at_point]
-    utility = averaged([figures.accuracy for figures in served], CHANCES)
-    leakage = averaged([figures.balanced_accuracy for figures in strongest], CHANCES)
+    utility = these_releases([figures.accuracy for figures in served], CHANCES)
+    leakage = these_releases([figures.balanced_accuracy for figures in strongest], CHANCES)
     return Point(
         method=cells_at_point[0].method,
         strength=cells_at_point[0].strength,
@@ -236,6 +237,7 @@ def _point(cells_at_point: Sequence[CellResult], task: str, attribute: str) -> P
         leakage=leakage,
         validation_utility=float(np.mean([figures.validation_accuracy for figures in served])),
         validation_leakage=float(np.mean([figures.validation_balanced_accuracy for figures in strongest])),
+        seed_leakages=tuple(figures.balanced_accuracy for figures in strongest),
         utility_draws=draws_of_mean(cells_at_point, f"utility/{task}", utility),
         leakage_draws=draws_of_mean(cells_at_point, f"leakage/{attribute}", leakage),
     )
@@ -247,9 +249,10 @@ DRAWS = 400
 def draws_of_mean(cells_at_point: Sequence[CellResult], name: str, figure: Estimate) -> np.ndarray:
     """Return draws of the mean over S seeds; every point resamples the same people and seeds, so they are paired.
 
-    Their spread is that of `averaged`. The mean of the seeds' draws, whose deviations are independent, is stretched by
-    √S, since seeds may share their test people; seeds drawn with replacement are stretched to t·s/√S. If a cell's draws
-    are lost, normal draws with the interval's width replace them.
+    They compare methods, and a comparison should also hold for other seeds; so they spread more than the interval of
+    these releases. The mean of the seeds' draws, whose deviations are independent, is stretched by √S, since seeds may
+    share their test people; seeds drawn with replacement are stretched to t·s/√S. If a cell's draws are lost, normal
+    draws with the interval's width replace them.
     """
     rng = numpy_generator(0, "draws of the mean")
     picked = rng.random((DRAWS, 64))[:, : len(cells_at_point)]

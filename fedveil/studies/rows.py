@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import t as student
 
 from fedveil.attacks.judgement import AttackerFigures, Judgement
 from fedveil.core.figures import Estimate
 from fedveil.federation.utility import Utility
 from fedveil.studies.model import SpentOnUpdates
+from fedveil.studies.seeds import CHANCES, Spread, new_seed, pooled_spread, these_releases
 
 if TYPE_CHECKING:
     from fedveil.studies.results import CellResult
@@ -24,42 +24,7 @@ ATTACKER_KINDS = ("retrained", "cotrained", "decensoring", "decensoring-control"
 MEASURES = ("balanced_accuracy", "accuracy", "auc", "advantage", "mutual_information_bits")
 """What an attacker is measured by, as rows and tables show it."""
 
-CHANCES = (0.0, 1.0)
-"""The range of a share of people."""
-
 _RANGES = dict.fromkeys(("balanced_accuracy", "accuracy", "auc"), CHANCES)
-
-
-def averaged(figures: Sequence[Estimate], within: tuple[float, float] | None = None) -> Estimate:
-    """Return the mean over seeds; the interval's ends stay within the range of the quantity.
-
-    Each half-width is √(a² + b²), where a is the mean half-width within a seed (people differ; since seeds may share
-    their test people, averaging does not shrink it), and b is t·s/√S over S seeds (training differs). An end is NaN if
-    it is NaN in some seed.
-
-    >>> averaged([Estimate(0.8, 0.78, 0.82)])
-    Estimate(0.800 [0.780, 0.820] at 0.95)
-    """
-    points, lows, highs = (np.array([getattr(f, name) for f in figures]) for name in ("estimate", "low", "high"))
-    mean, between = float(points.mean()), 0.0
-    if len(points) > 1:
-        between = float(student.ppf(0.975, len(points) - 1) * points.std(ddof=1) / math.sqrt(len(points)))
-    low, high = (float(np.hypot(np.mean(np.abs(ends - points)), between)) for ends in (lows, highs))
-    lowest, highest = within or (-math.inf, math.inf)
-    return Estimate(
-        mean,
-        float(np.minimum(mean, np.maximum(lowest, mean - low))),
-        float(np.maximum(mean, np.minimum(highest, mean + high))),
-    )
-
-
-def seed_factor(seeds: int) -> float:
-    """Return the factor by which to stretch the spread of the mean of S ≥ 2 seeds drawn with replacement.
-
-    The variance of this mean is s²(S − 1)/S², but a half-width of t·s/√S is needed: for a normal distribution, the
-    factor is t/1.96 · √(S/(S − 1)).
-    """
-    return float(student.ppf(0.975, seeds - 1) / 1.96 * math.sqrt(seeds / (seeds - 1)))
 
 
 @dataclass(frozen=True)
@@ -76,8 +41,8 @@ class MeanUtility:
     def of(cls, served: Sequence[Utility]) -> MeanUtility:
         """Average the seeds."""
         return cls(
-            accuracy=averaged([utility.accuracy for utility in served], CHANCES),
-            balanced_accuracy=averaged([utility.balanced_accuracy for utility in served], CHANCES),
+            accuracy=these_releases([utility.accuracy for utility in served], CHANCES),
+            balanced_accuracy=these_releases([utility.balanced_accuracy for utility in served], CHANCES),
             prior=float(np.mean([utility.prior for utility in served])),
             validation_accuracy=float(np.mean([utility.validation_accuracy for utility in served])),
             head=_commonest([utility.head for utility in served]),
@@ -105,6 +70,7 @@ class MeanLeakage:
         validation_balanced_accuracy: what a choice may look at; NaN if the attacker is not scored on validation.
         detectable_advantage: the smallest advantage that this number of people could have shown.
         gain: only for de-censoring: what it reads beyond its control.
+        new_seed: the balanced accuracy to expect of a further seed's release; None with fewer than three seeds.
     """
 
     balanced_accuracy: Estimate
@@ -117,24 +83,30 @@ class MeanLeakage:
     validation_balanced_accuracy: float
     detectable_advantage: float
     gain: Estimate | None = None
+    new_seed: Estimate | None = None
 
     @classmethod
     def of(
-        cls, attackers: Sequence[AttackerFigures], judged: Sequence[Judgement], gains: Sequence[Estimate] = ()
+        cls,
+        attackers: Sequence[AttackerFigures],
+        judged: Sequence[Judgement],
+        gains: Sequence[Estimate] = (),
+        spread: Spread | None = None,
     ) -> MeanLeakage:
-        """Average the seeds."""
+        """Average the seeds; `spread` is that between seeds, if it could be pooled over a study's points."""
         return cls(
             **{
-                measure: averaged([getattr(figures, measure) for figures in attackers], _RANGES.get(measure))
+                measure: these_releases([getattr(figures, measure) for figures in attackers], _RANGES.get(measure))
                 for measure in MEASURES
             },
-            prior=averaged([judgement.prior for judgement in judged], CHANCES),
+            prior=these_releases([judgement.prior for judgement in judged], CHANCES),
             chance=1 / len(judged[0].classes),
             validation_balanced_accuracy=float(
                 np.mean([figures.validation_balanced_accuracy for figures in attackers])
             ),
             detectable_advantage=float(np.mean([judgement.detectable_advantage for judgement in judged])),
-            gain=averaged(gains) if gains else None,
+            gain=these_releases(gains) if gains else None,
+            new_seed=new_seed([figures.balanced_accuracy for figures in attackers], spread, CHANCES),
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -145,6 +117,7 @@ class MeanLeakage:
             "chance": self.chance,
             "validation_balanced_accuracy": None if math.isnan(validated) else validated,
             "detectable_advantage": self.detectable_advantage,
+            "new_seed": None if self.new_seed is None else self.new_seed.as_dict(),
             **({} if self.gain is None else {"gain": self.gain.as_dict()}),
         }
 
@@ -216,16 +189,28 @@ def by_point(cells: Iterable[CellResult]) -> dict[tuple[str, float | None], list
 
 def rows_of(cells: Sequence[CellResult]) -> list[Row]:
     """Return all rows; a cell that lacks a task or an attribute is left out of the rows about it."""
+    spreads = {attribute: spread_of(cells, attribute) for attribute in _names(cell.result.leakage for cell in cells)}
     return [
         row
         for cells_at_point in by_point(cells).values()
         for task in _names(cell.result.utility for cell in cells_at_point)
         for attribute in _names(cell.result.leakage for cell in cells_at_point)
-        for row in rows_at(cells_at_point, task, attribute)
+        for row in rows_at(cells_at_point, task, attribute, spreads[attribute])
     ]
 
 
-def rows_at(cells: Sequence[CellResult], task: str, attribute: str) -> list[Row]:
+def spread_of(cells: Sequence[CellResult], attribute: str) -> Spread | None:
+    """Return how far an attribute's leakage differs between seeds, pooled over a study's points if that is allowed."""
+    judged = [cell for cell in cells if attribute in cell.result.leakage]
+    return pooled_spread(
+        [
+            [cell.result.strongest(attribute).balanced_accuracy.estimate for cell in cells_at_point]
+            for cells_at_point in by_point(judged).values()
+        ]
+    )
+
+
+def rows_at(cells: Sequence[CellResult], task: str, attribute: str, spread: Spread | None = None) -> list[Row]:
     """Return the rows of one task and attribute, from the cells of one method and strength that have both figures.
 
     An attacker outside the panel has a row only if all of these cells have it.
@@ -253,7 +238,7 @@ def rows_at(cells: Sequence[CellResult], task: str, attribute: str) -> list[Row]
                 attacker_name=_commonest([figures.name for figures in each]),
                 seeds=tuple(cell.seed for cell in cells),
                 utility=utility,
-                leakage=MeanLeakage.of(each, judged, gains),
+                leakage=MeanLeakage.of(each, judged, gains, spread if kind == "retrained" else None),
                 spent=most_spent([result.spent for result in results]),
                 utility_only={
                     name: max(result.utility_only.get(name, 0) for result in results)

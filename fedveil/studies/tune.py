@@ -23,9 +23,9 @@ from fedveil.core.errors import InputError
 from fedveil.core.figures import Estimate
 from fedveil.studies.check import Plan
 from fedveil.studies.model import CellFigures
-from fedveil.studies.rows import CHANCES, averaged
 from fedveil.studies.runner import Listener
 from fedveil.studies.running import run_study
+from fedveil.studies.seeds import CHANCES, these_releases
 from fedveil.studies.store import Store
 
 
@@ -181,8 +181,8 @@ def _tried(strength: float, results: Sequence[CellFigures], task: str, attribute
         strength=float(strength),
         validation_leakage=float(np.mean([figures.validation_balanced_accuracy for figures in strongest])),
         validation_utility=float(np.mean([figures.validation_accuracy for figures in served])),
-        leakage=averaged([figures.balanced_accuracy for figures in strongest], CHANCES),
-        utility=averaged([figures.accuracy for figures in served], CHANCES),
+        leakage=these_releases([figures.balanced_accuracy for figures in strongest], CHANCES),
+        utility=these_releases([figures.accuracy for figures in served], CHANCES),
     )
 
 

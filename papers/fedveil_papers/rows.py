@@ -143,6 +143,7 @@ def study_row(study: StudyRow, **more: Any) -> Row:
             "chance": Figure.of(leakage.chance),
             "validation_balanced_accuracy": Figure.of(leakage.validation_balanced_accuracy),
             "detectable_advantage": Figure.of(leakage.detectable_advantage),
+            "new_seed": None if leakage.new_seed is None else Figure.of(leakage.new_seed),
             **({} if leakage.gain is None else {"gain": Figure.of(leakage.gain)}),
         },
         more={

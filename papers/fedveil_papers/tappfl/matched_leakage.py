@@ -16,7 +16,7 @@ from fedveil.shields.message import Kind
 from fedveil.shields.shield import Identity
 from fedveil.studies.frontier import Frontier, Point
 from fedveil.studies.hypervolume import shown as finite
-from fedveil.studies.rows import CHANCES, averaged
+from fedveil.studies.seeds import CHANCES, these_releases
 from fedveil_papers.drawing import error_bars
 from fedveil_papers.rows import Figure, PaperFigures, Row
 from fedveil_papers.shown import Played, Shown, at, cells_of, with_interval
@@ -268,7 +268,7 @@ def _method_point(played: Played, point: Point, attribute: str) -> MethodPoint:
     cells = cells_of(played, point.method)[point.strength]
     cotrained = _cotrained_figures(played, cells, attribute)
     balanced, accuracy = (
-        Figure.of(averaged([getattr(figures, name) for figures in cotrained])) if cotrained else None
+        Figure.of(these_releases([getattr(figures, name) for figures in cotrained])) if cotrained else None
         for name in ("balanced_accuracy", "accuracy")
     )
     return MethodPoint(
@@ -306,7 +306,7 @@ def _cotrained(played: Played, point: Point, attribute: str) -> Point | None:
     cotrained = _cotrained_figures(played, cells_of(played, point.method)[point.strength], attribute)
     if not cotrained:
         return None
-    leakage = averaged([figures.balanced_accuracy for figures in cotrained], CHANCES)
+    leakage = these_releases([figures.balanced_accuracy for figures in cotrained], CHANCES)
     normal = numpy_generator(0, "co-trained draws").standard_normal(len(point.utility_draws))
     draws = np.clip(leakage.estimate + normal * (leakage.high - leakage.low) / (2 * 1.96), 0, 1)
     return replace(
