@@ -18,7 +18,8 @@ from fedveil.core.errors import InputError
 from fedveil.core.randomness import numpy_generator
 from fedveil.data import AttributeData, Split, load
 from fedveil.federation import Federation
-from fedveil.federation.release import release, senders
+from fedveil.federation.heads import fit_heads
+from fedveil.federation.release import Releases, senders
 from fedveil.federation.run import Run
 from fedveil.games import Game
 from fedveil.games.attri_fed import AttriFed
@@ -179,16 +180,17 @@ class Case:
             released = Released(values, owners, accuracy_of(logits, data), trainer.reach, dealt_at_random=True)
             return Trained(data, released, trainer.networks, None, shield, spent=trainer.spent(len(rows[0])))
         run = federation.play(trainer, rounds=_ROUNDS)
-        outputs = None
+        releases, outputs = Releases(run), None
         if isinstance(trainer, AttriFed) and self.method.shield is None:
-            released = Released.of_run(run, trainer.reach if trainer.compresses else None, seed=self.seed)
-            outputs = {split: release(run, split, Kind.OUTPUT) for split in Split}
+            reach = trainer.reach if trainer.compresses else None
+            released = Released.of_run(run, reach, seed=self.seed, releases=releases)
+            outputs = {split: releases.of(split, Kind.OUTPUT) for split in Split}
         else:
             # What a shield sends does not fit the code, and the game's own head was never trained on it: it is sent as
             # floats, and a new head is trained on what is actually sent.
             assert data.y is not None
-            (utility,) = run.fit_head(data.y.name, seed=self.seed)
-            values = {split: run.release(split) for split in Split}
+            (utility,) = fit_heads(run, [data.y.name], seed=self.seed, releases=releases)
+            values = {split: releases.of(split) for split in Split}
             released = Released(values, {split: senders(run, split) for split in Split}, utility.accuracy, None)
         networks = trainer.networks if isinstance(trainer, AttriFed) else "light"
         return Trained(data, released, networks, outputs, shield, _privatiser(run, self.attribute))
