@@ -318,6 +318,10 @@ class Cell:
         weak = {(kinds[name], "sender unknown"): reading for name, reading in self.weak.items() if reading is not None}
         return {**readings, **weak}
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return all figures, beginning with which case they belong to."""
-        return {"method": self.method, "participants": self.participants, **self.point, **self.figures}
+    def beyond_rows(self) -> dict[str, Any]:
+        """Return which case it is, and the figures that the common rows do not hold."""
+        in_rows = ("facts", "accuracy", "stranger", "server", "weak", "bytes_ratio", "spent")
+        figures = {name: value for name, value in self.figures.items() if name not in in_rows}
+        further = ("header", "escaped", "joint", "ratio_float16", "ratio_input")
+        sent = {name: getattr(self.sent, name) for name in further}
+        return {"method": self.method, "participants": self.participants, **self.point, **figures, "sent": sent}

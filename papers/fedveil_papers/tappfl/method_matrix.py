@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fedveil.config.cells import load_data, make_game
 from fedveil.core.errors import InputError
+from fedveil.core.files import plain
 from fedveil.games.game import DataShape
 from fedveil.studies.hypervolume import estimate_of
 from fedveil.studies.hypervolume import shown as finite
@@ -219,6 +220,29 @@ class MethodMatrix(Shown[Matrix]):
             for block in results.blocks
             for row in block.rows
         ]
+
+    def shows(self, results: Matrix) -> dict[str, Any]:
+        """Return what the rows do not hold: names, ε spent and certificates of the methods, and the paper's ticks."""
+        blocks = [
+            {
+                **{name: getattr(block, name) for name in ("study", "data", "task", "attribute", "chance")},
+                "methods": [
+                    {
+                        "method": row.method,
+                        "strength": row.strength,
+                        "paper_name": row.paper_name,
+                        "spent": None if row.spent is None else asdict(row.spent),
+                        "certificates": [certificate.as_dict() for certificate in row.certificates],
+                    }
+                    for row in block.rows
+                ],
+            }
+            for block in results.blocks
+        ]
+        shown: dict[str, Any] = plain(
+            {"kind": self.kind, "blocks": blocks, "unmeasured": results.unmeasured, "paper": results.paper}
+        )
+        return shown
 
     def tables(self, results: Matrix) -> list[Table]:
         """Return the paper's ticks, then what was measured."""
