@@ -110,8 +110,10 @@ _Ran = tuple[list[dict[str, Any]], dict[str, Any] | None, dict[str, str]]
 def _run_studies(
     preset: Preset, folder: Path, console: Console, *, workers: int | None, fresh: bool, command: str
 ) -> _Ran:
+    from fedveil.cli.progress import shown_progress
     from fedveil.studies.check import checked
     from fedveil.studies.results_folder import refuse_marked
+    from fedveil_papers.experiment import measure_without_keeping
     from fedveil_papers.rows import beside_paper, study_row
     from fedveil_papers.shown import Played
 
@@ -134,7 +136,12 @@ def _run_studies(
         say_results(study.results, console)
     rows, shows = beside_paper(rows, preset.paper), None
     if preset.shows is not None and not failed:
-        results = preset.shows.gather(played, preset.paper)
+        parts = preset.shows.parts(played)
+        with shown_progress(console, len(parts), "parts") as listener:
+            measured = measure_without_keeping(parts, folder, workers=workers, listener=listener)
+        failed |= measured.failed
+    if preset.shows is not None and not failed:
+        results = preset.shows.gather(played, measured, preset.paper)
         shows = lay_out(preset.shows, results, folder, preset.name, console)
         rows += preset.shows.rows(results)
     return [row.as_dict() for row in rows], shows, failed

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fedveil.config.study import Method
     from fedveil.studies.check import Plan
     from fedveil.studies.results import CellResult, StudyResults
+    from fedveil_papers.experiment import Measured, Part
 
 Results = TypeVar("Results")
 """What an experiment, or a table or figure, has measured or gathered: a frozen dataclass of its own."""
@@ -70,9 +71,13 @@ class Shown(Display[Results]):
     def check(self, plans: Sequence[Plan]) -> None:
         """Refuse studies that lack what is shown, before anything is run."""
 
+    def parts(self, played: Sequence[Played]) -> list[Part]:
+        """Return what is measured beyond the studies, such as times, and not kept; usually nothing."""
+        return []
+
     @abstractmethod
-    def gather(self, played: Sequence[Played], paper: PaperFigures) -> Results:
-        """Return the figures, with the paper's beside them."""
+    def gather(self, played: Sequence[Played], measured: Measured, paper: PaperFigures) -> Results:
+        """Return the figures of the studies and of all parts, with the paper's beside them."""
 
     def rows(self, results: Results) -> list[Row]:
         """Return the rows that this adds to its studies' rows; usually none."""

@@ -19,7 +19,8 @@ from fedveil.core.errors import InputError
 from fedveil.core.randomness import numpy_generator
 from fedveil.data import AttributeData, Split, load
 from fedveil.federation import Federation
-from fedveil.federation.release import release, senders
+from fedveil.federation.heads import fit_heads
+from fedveil.federation.release import Releases, senders
 from fedveil.federation.run import Run
 from fedveil.games import Game
 from fedveil.games.attri_fed import AttriFed
@@ -186,16 +187,17 @@ class Case:
             released = Released(values, owners, accuracy_of(logits, data), trainer.reach, dealt_at_random=True)
             return Trained(data, released, trainer.networks, None, shield, spent=trainer.spent(len(rows[0])))
         run = federation.play(trainer, rounds=_ROUNDS)
-        outputs = None
+        releases, outputs = Releases(run), None
         if isinstance(trainer, AttriFed) and self.method.shield is None:
-            released = Released.of_run(run, trainer.reach if trainer.compresses else None, seed=self.seed)
-            outputs = {split: release(run, split, Kind.OUTPUT) for split in Split}
+            reach = trainer.reach if trainer.compresses else None
+            released = Released.of_run(run, reach, seed=self.seed, releases=releases)
+            outputs = {split: releases.of(split, Kind.OUTPUT) for split in Split}
         else:
             # What a shield sends does not fit the code, and the game's own head was never trained on it: it is sent as
             # floats, and a new head is trained on what is actually sent.
             assert data.y is not None
-            (utility,) = run.fit_head(data.y.name, seed=self.seed)
-            values = {split: run.release(split) for split in Split}
+            (utility,) = fit_heads(run, [data.y.name], seed=self.seed, releases=releases)
+            values = {split: releases.of(split) for split in Split}
             released = Released(values, {split: senders(run, split) for split in Split}, utility.accuracy, None)
         networks = trainer.networks if isinstance(trainer, AttriFed) else "light"
         return Trained(data, released, networks, outputs, shield, _privatiser(run, self.attribute))
@@ -328,6 +330,10 @@ class Cell:
         weak = {(kinds[name], "sender unknown"): reading for name, reading in self.weak.items() if reading is not None}
         return {**readings, **weak}
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return all figures, beginning with which case they belong to."""
-        return {"method": self.method, "participants": self.participants, **self.point, **self.figures}
+    def beyond_rows(self) -> dict[str, Any]:
+        """Return which case it is, and the figures that the common rows do not hold."""
+        in_rows = ("facts", "accuracy", "stranger", "server", "weak", "bytes_ratio", "spent")
+        figures = {name: value for name, value in self.figures.items() if name not in in_rows}
+        further = ("header", "escaped", "joint", "ratio_float16", "ratio_input")
+        sent = {name: getattr(self.sent, name) for name in further}
+        return {"method": self.method, "participants": self.participants, **self.point, **figures, "sent": sent}

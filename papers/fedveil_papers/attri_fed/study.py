@@ -144,10 +144,10 @@ class MethodComparison(Experiment[Results]):
         ]
 
     def shows(self, results: Results) -> dict[str, Any]:
-        """Return all figures of all cells."""
+        """Return what the rows do not hold: certificates in full, and further facts about what is sent."""
         return {
             "kind": self.kind,
-            "rows": [cell.as_dict() for cell in results.cells],
+            "cells": [cell.beyond_rows() for cell in results.cells],
             "facts": dict(results.facts),
             "varied": list(results.varied),
             "task": results.task,

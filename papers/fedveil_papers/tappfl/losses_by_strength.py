@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from fedveil.studies.check import Plan
     from fedveil.studies.results import CellResult
+    from fedveil_papers.experiment import Measured
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class LossesByStrength(Shown[Losses]):
                         f"records {', '.join(moves) or 'none'}"
                     )
 
-    def gather(self, played: Sequence[Played], paper: PaperFigures) -> Losses:
+    def gather(self, played: Sequence[Played], measured: Measured, paper: PaperFigures) -> Losses:
         """Return points and lines, a panel per study and attribute."""
         panels = [self._panel(study, attribute) for study in played for attribute in study.results.attributes]
         return Losses(self.method, self.rounds, panels)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fedveil.studies.check import Plan
     from fedveil.studies.results import CellResult
+    from fedveil_papers.experiment import Measured
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Maps(Shown[AllMaps]):
             if plan.study.attacks.view != "representations":
                 raise InputError(f"shows: {self.kind} needs representations, not {plan.study.attacks.view}")
 
-    def gather(self, played: Sequence[Played], paper: PaperFigures) -> AllMaps:
+    def gather(self, played: Sequence[Played], measured: Measured, paper: PaperFigures) -> AllMaps:
         """Return all maps with their figures, for the first seed."""
         rows = [self._row(study, attribute) for study in played for attribute in study.results.attributes]
         return AllMaps(self.method, rows)

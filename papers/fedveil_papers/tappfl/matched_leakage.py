@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedveil.attacks.judgement import AttackerFigures
     from fedveil.studies.check import Plan
     from fedveil.studies.results import CellResult
+    from fedveil_papers.experiment import Measured
 
 ATTACKERS = {"retrained": "retrained attackers", "cotrained": "co-trained adversary (weak)"}
 
@@ -132,7 +133,7 @@ class MatchedLeakage(Shown[MatchedPanels]):
                     "has two; give some"
                 )
 
-    def gather(self, played: Sequence[Played], paper: PaperFigures) -> MatchedPanels:
+    def gather(self, played: Sequence[Played], measured: Measured, paper: PaperFigures) -> MatchedPanels:
         """Return the points, and each method's utility at each level; a panel per study, task and attribute."""
         panels = [
             self._panel(study, task, attribute)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fedveil.config.cells import load_data, make_game
 from fedveil.core.errors import InputError
+from fedveil.core.files import plain
 from fedveil.games.game import DataShape
 from fedveil.studies.hypervolume import estimate_of
 from fedveil.studies.hypervolume import shown as finite
@@ -17,7 +18,7 @@ from fedveil.studies.model import weakest_certificates
 from fedveil_papers.drawing import error_bars
 from fedveil_papers.rows import Figure, PaperFigures, Row, printed
 from fedveil_papers.shown import Played, Shown, at, cells_of, named_method, with_interval
-from fedveil_papers.tappfl.device_cost import Point, device_seconds, ratio_of
+from fedveil_papers.tappfl.device_cost import Point, Seconds, ratio_of, seconds_by_point, timing_part
 from fedveil_papers.tappfl.spending import Spent, most_spent
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fedveil.studies.check import Plan
     from fedveil.studies.model import StatedCertificate
     from fedveil.studies.results import CellResult
+    from fedveil_papers.experiment import Measured, Part
 
 WISHES = ("task-agnostic", "efficient", "provable", "accurate")
 
@@ -129,14 +131,15 @@ class MethodMatrix(Shown[Matrix]):
             for name in self.names:
                 named_method(plan, name, self.kind)
 
-    def gather(self, played: Sequence[Played], paper: PaperFigures) -> Matrix:
+    def parts(self, played: Sequence[Played]) -> list[Part]:
+        """Return a part for each study: what a round costs one device."""
+        return [timing_part(study.plan, _points(study)) for study in played]
+
+    def gather(self, played: Sequence[Played], measured: Measured, paper: PaperFigures) -> Matrix:
         """Return all rows; a block per study, task and attribute."""
         blocks = []
-        for study in played:
-            points = [
-                (method.name, strength) for method in study.plan.methods for strength in cells_of(study, method.name)
-            ]
-            seconds = device_seconds(study.plan, points)
+        for study, part in zip(played, self.parts(played), strict=True):
+            seconds = seconds_by_point(_points(study), measured[part])
             for task in study.results.tasks:
                 for attribute in study.results.attributes:
                     blocks.append(self._block(study, seconds, task, attribute))
@@ -148,7 +151,7 @@ class MethodMatrix(Shown[Matrix]):
         }
         return Matrix(blocks, dict(self.unmeasured), by_method)
 
-    def _block(self, played: Played, seconds: Mapping[Point, list[float] | None], task: str, attribute: str) -> Block:
+    def _block(self, played: Played, seconds: Seconds, task: str, attribute: str) -> Block:
         rows = [self._row(played, point, seconds, task, attribute) for point in seconds]
         chance = played.results.frontier(task, attribute).chance
         return Block(
@@ -159,7 +162,7 @@ class MethodMatrix(Shown[Matrix]):
         self,
         played: Played,
         point: Point,
-        seconds: Mapping[Point, list[float] | None],
+        seconds: Seconds,
         task: str,
         attribute: str,
     ) -> MatrixRow:
@@ -218,6 +221,29 @@ class MethodMatrix(Shown[Matrix]):
             for row in block.rows
         ]
 
+    def shows(self, results: Matrix) -> dict[str, Any]:
+        """Return what the rows do not hold: names, ε spent and certificates of the methods, and the paper's ticks."""
+        blocks = [
+            {
+                **{name: getattr(block, name) for name in ("study", "data", "task", "attribute", "chance")},
+                "methods": [
+                    {
+                        "method": row.method,
+                        "strength": row.strength,
+                        "paper_name": row.paper_name,
+                        "spent": None if row.spent is None else asdict(row.spent),
+                        "certificates": [certificate.as_dict() for certificate in row.certificates],
+                    }
+                    for row in block.rows
+                ],
+            }
+            for block in results.blocks
+        ]
+        shown: dict[str, Any] = plain(
+            {"kind": self.kind, "blocks": blocks, "unmeasured": results.unmeasured, "paper": results.paper}
+        )
+        return shown
+
     def tables(self, results: Matrix) -> list[Table]:
         """Return the paper's ticks, then what was measured."""
         ticks = [_ticks_table(results)] if results.paper else []
@@ -254,6 +280,11 @@ class MethodMatrix(Shown[Matrix]):
                 axes.set_xlabel(words, fontsize=8)
                 axes.tick_params(labelsize=7.5)
             axes_row[2].axvline(block.chance, color="#c25400", linestyle="--", linewidth=0.9)
+
+
+def _points(study: Played) -> list[Point]:
+    """Return the methods and strengths that have finished cells."""
+    return [(method.name, strength) for method in study.plan.methods for strength in cells_of(study, method.name)]
 
 
 def _ticks_table(results: Matrix) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from fedveil.attacks import panel
 from fedveil.core.errors import InputError, nearest
+from fedveil.core.files import plain
 from fedveil.core.measures import share_right
 from fedveil.data import AttributeData, Split
 from fedveil.games.curious import Curious
@@ -24,7 +25,7 @@ from fedveil_papers.curious.experiments.cases import (
     closing_notes,
     locate_sources,
 )
-from fedveil_papers.curious.experiments.figures import RunFigure, from_json, over_runs
+from fedveil_papers.curious.experiments.figures import RunFigure, beyond_rows, from_json, over_runs
 from fedveil_papers.curious.measuring import measure
 from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.rows import PaperFigures, Row
@@ -288,6 +289,18 @@ class CuriousDistillation(Experiment[DistillationResults]):
                 leakage = {"accuracy": row.threshold.in_row, "prior": row.prior.in_row}
                 rows.append(replace(pair[0], attacker="new threshold", leakage=leakage))
         return rows
+
+    def shows(self, results: DistillationResults) -> dict[str, Any]:
+        """Return what the rows do not hold: deviations over runs, and what students keep."""
+        shown: dict[str, Any] = plain(
+            {
+                "kind": self.kind,
+                "classifiers": [beyond_rows(row, ("attacker", "entropy")) for row in results.rows],
+                "kept": [asdict(row) for row in results.kept],
+                "paper": [dict(entry) for entry in results.paper],
+            }
+        )
+        return shown
 
     def tables(self, results: DistillationResults) -> list[Table]:
         """Teachers and students, a table for each case, and what students keep."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache
 from statistics import fmean, stdev
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import TypeAdapter
 
 from fedveil.core.figures import Estimate
 from fedveil_papers.rows import Figure
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
@@ -105,3 +108,11 @@ def from_json(kind: type[T], value: Any) -> T:
 @cache
 def _adapter(kind: Any) -> Any:
     return TypeAdapter(kind)
+
+
+def beyond_rows(figures: DataclassInstance, in_rows: Collection[str]) -> dict[str, Any]:
+    """Return, as JSON values, what the common rows do not hold of figures: fields not named, and all deviations."""
+    values = {field.name: getattr(figures, field.name) for field in fields(figures)}
+    deviations = {name: value.deviation for name, value in values.items() if isinstance(value, RunFigure)}
+    others = {name: asdict(figures)[name] for name in values if name not in deviations and name not in in_rows}
+    return {**others, "deviations": deviations}

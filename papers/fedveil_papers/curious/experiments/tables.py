@@ -12,11 +12,12 @@ from rich.table import Table
 from fedveil.attacks import panel
 from fedveil.config import parts
 from fedveil.core.errors import InputError, nearest
+from fedveil.core.files import plain
 from fedveil.data import find_source
 from fedveil.games.curious import Curious
 from fedveil_papers.curious.experiments.cases import locate_sources
 from fedveil_papers.curious.experiments.cells import MEASURED, Cell, CellFigures, Joint, Panel
-from fedveil_papers.curious.experiments.figures import from_json
+from fedveil_papers.curious.experiments.figures import beyond_rows, from_json
 from fedveil_papers.curious.experiments.output_shapes import COLOURS, RocCurve, draw_entropies, draw_roc
 from fedveil_papers.curious.experiments.table_rows import TableRow, joined_rows, with_ways
 from fedveil_papers.experiment import Experiment, Measured, Part
@@ -54,6 +55,10 @@ class Block:
     epochs: int | None = None
     pictures: list[str] = field(default_factory=list)
     joint: bool = False
+
+
+IN_ROWS = ("table", "source", "options", "point", "merge", "dedicated", "curious", "output", "together", "epochs")
+"""The facts about a classifier that its common rows hold."""
 
 
 @dataclass(frozen=True)
@@ -216,9 +221,8 @@ class CuriousTables(Experiment[TableResults]):
     def rows(self, results: TableResults) -> list[Row]:
         """Return every row twice: by the maker's attack, and by the strongest retrained attacker."""
         rows = []
-        names = ("table", "source", "options", "point", "merge", "dedicated", "curious", "output", "together", "epochs")
         for row in results.rows:
-            more = {name: getattr(row, name) for name in names}
+            more = {name: getattr(row, name) for name in IN_ROWS}
             more |= {"Y": row.Y, "S": row.S, "entropy": row.entropy.estimate, "gap": row.gap.estimate}
             maker = Row(
                 method=row.setting,
@@ -244,6 +248,27 @@ class CuriousTables(Experiment[TableResults]):
             more |= {"way": row.way_balanced, "fresh": row.fresh, "attacker_name": row.attacker}
             rows += [maker, replace(maker, attacker="retrained", leakage=leakage, more=more)]
         return rows
+
+    def shows(self, results: TableResults) -> dict[str, Any]:
+        """Return what the rows do not hold: curves, histograms, deviations over runs, and joint distributions."""
+        in_rows = {"target_prior", "own_balanced", "fresh", "attacker", "paper", "way_own", "way_balanced", *IN_ROWS}
+        classifiers = [
+            {
+                **beyond_rows(row, in_rows - {"table", "point"}),
+                "gap": {"low": row.gap.low, "high": row.gap.high},
+                "entropy": {"low": row.entropy.low, "high": row.entropy.high},
+            }
+            for row in results.rows
+        ]
+        shown: dict[str, Any] = plain(
+            {
+                "kind": self.kind,
+                "classifiers": classifiers,
+                "joints": [asdict(joint) for joint in results.joints],
+                "paper": [dict(entry) for entry in results.paper],
+            }
+        )
+        return shown
 
     def tables(self, results: TableResults) -> list[Table]:
         """Each table's honesty and curiosity, the shape of all outputs, and joint distributions."""

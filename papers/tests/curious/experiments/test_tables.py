@@ -100,6 +100,14 @@ def test_it_is_measured_kept_laid_out_and_drawn(reproduction):
     assert 0.5 < std.roc["y"].area <= 1
     assert len(std.roc["y"].wrong) <= 100
     assert dedicated.roc is None  # its table has no picture
+    assert "rows" not in reproduction.shows
+    shown = reproduction.shows["classifiers"][1]
+    assert set(shown) == {
+        *("table", "point", "setting", "target", "secret", "Y", "S", "kept", "seconds"),
+        *("roc", "histogram", "deviations", "gap", "entropy"),
+    }
+    assert shown["deviations"]["honesty"] == std.honesty.deviation
+    assert shown["gap"] == {"low": std.gap.low, "high": std.gap.high}
     (joint,) = reproduction.shows["joints"]
     assert joint["secret"] == "u"
     assert sum(map(sum, joint["joint"])) == pytest.approx(1)
@@ -168,9 +176,9 @@ def test_celeba_runs_unchanged_on_a_folder_in_its_layout(tmp_path, monkeypatch):
     assert done.returncode == 0, done.stderr
     values = json.loads(done.stdout)
     assert len(values["shows"]["joints"]) == 4
-    assert len(values["shows"]["rows"]) == 9
-    assert values["shows"]["rows"][0]["paper"] == {"honesty": "97.67 ± .04"}
+    assert len(values["shows"]["classifiers"]) == 9
     assert len(values["rows"]) == 18
+    assert list(values["rows"][0]["paper"].values()) == [{"honesty": "97.67 ± .04"}]
 
 
 def test_without_the_folder_a_line_says_so_and_nothing_is_written(tmp_path, monkeypatch):
