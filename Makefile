@@ -51,6 +51,7 @@ bench: setup
 # Everything in docs/results.md that takes minutes; finished cells are not computed again.
 reproduce: setup
 	$(BIN)/python studies/information_coverage.py
+	$(BIN)/python studies/seed_coverage.py
 	$(BIN)/fedveil reproduce baselines/adult
 
 clean:

@@ -117,7 +117,7 @@ class Judgement:
     adjusted_p_value: float
     confidence: float
     seed: int
-    validation_leakage: float | None = None
+    validation_leakage: Estimate | None = None
     beyond: Beyond | None = None
     draws: dict[str, FloatArray] = field(default_factory=dict, repr=False, compare=False)
 
@@ -153,9 +153,12 @@ class Judgement:
         }
         return figures | ({"beyond": self.beyond.as_dict()} if self.beyond else {})
 
-    def _selected_by(self) -> dict[str, float]:
+    def _selected_by(self) -> dict[str, Any]:
         """Return the figure on validation people to show with the attacker that counts."""
-        return {} if self.validation_leakage is None else {"validation_balanced_accuracy": self.validation_leakage}
+        chosen = self.validation_leakage
+        if chosen is None:
+            return {}
+        return {"validation_balanced_accuracy": chosen.estimate, "validation_interval": chosen.as_dict()}
 
     def in_words(self) -> list[str]:
         """Return what the figures mean, as sentences."""

@@ -99,7 +99,7 @@ class Panel:
         if labelled.victims.given is not None:
             baseline = self._try_all(labelled, attribute, _given_only)
             beyond = _beyond(ranked[0], informed, baseline, confidence, view.given_names)
-        selected, ranked = ranked[0].validation_balanced_accuracy, _counted(ranked, others)
+        chosen, ranked = ranked[0], _counted(ranked, others)
         worst_draws = ranked[0].draws["balanced_accuracy"]
         error = max(float(np.nanstd(worst_draws[1:])), chance_error(labels.codes, classes, groups))
         p_value = min(1.0, looks * float(ndtr((1 / classes - worst_draws[0]) / error)))
@@ -111,7 +111,7 @@ class Panel:
             groups=None if groups is None else len(np.unique(groups)),
             prior=interval(ranked[0].draws["prior"], confidence),
             attackers=tuple(trial.figures(confidence) for trial in ranked),
-            validation_leakage=selected,
+            validation_leakage=chosen.on_validation(confidence),
             mutual_information_bits=interval(informed.draws["mutual_information_bits"], confidence),
             mutual_information_attacker=informed.name,
             detectable_advantage=detectable_advantage(labels.codes, classes, groups, confidence),

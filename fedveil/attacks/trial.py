@@ -20,7 +20,8 @@ from fedveil.attacks.attack import Attack, Labelled
 from fedveil.attacks.judgement import AttackerFigures
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError
-from fedveil.core.measures import Predictions, counting_units, figures_of, resampled
+from fedveil.core.figures import Estimate
+from fedveil.core.measures import Predictions, counting_units, figures_of, resampled, smoothed_interval
 from fedveil.core.standardise import Standardiser
 from fedveil.view import Pool, View
 
@@ -79,6 +80,8 @@ class Trial:
     units: IntArray
     validation_balanced_accuracy: float
     validation_information: float
+    validation_units: FloatArray
+    validation_recalls: FloatArray
 
     @classmethod
     def run(cls, name: str, attack: Attack, question: Question, draws: int, rng: np.random.Generator) -> Trial:
@@ -97,14 +100,25 @@ class Trial:
         rng: np.random.Generator,
     ) -> Trial:
         """Measure an attacker's guesses about validation records, by which it is ranked, and about victims."""
+        (recalls, counts), (validation_recalls, validation_counts) = victims.recalls, validation.recalls
+        units = counting_units(victims.codes, len(victims.prior), groups)
         return cls(
             name=name,
             draws=resampled(victims, groups, draws, rng),
-            recalls=victims.recalls[0],
-            units=counting_units(victims.codes, len(victims.prior), groups),
-            validation_balanced_accuracy=float(validation.recalls[0].mean()),
+            recalls=recalls,
+            units=units,
+            validation_balanced_accuracy=float(validation_recalls.mean()),
             validation_information=-float(validation.surprise.mean()),
+            # validation records come in groups as large as those of victims
+            validation_units=validation_counts * units / np.maximum(counts, 1),
+            validation_recalls=validation_recalls,
         )
+
+    def on_validation(self, confidence: float) -> Estimate:
+        """Return the balanced accuracy on validation people with its interval, which ignores that it was chosen."""
+        point = self.validation_balanced_accuracy
+        low, high = smoothed_interval(self.validation_recalls, self.validation_units, confidence)
+        return Estimate(point, min(low, point), max(high, point), confidence)
 
     def figures(self, confidence: float) -> AttackerFigures:
         """Return the figures with intervals at a level of confidence."""

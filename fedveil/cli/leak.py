@@ -12,6 +12,7 @@ from fedveil.cli.output import DeviceOption, JsonOption, PanelOption, console_fo
 from fedveil.core.errors import InputError
 
 if TYPE_CHECKING:
+    from fedveil.attacks.judgement import Judgement
     from fedveil.view import View
 
 
@@ -39,6 +40,10 @@ def leak(
     fail_above: Annotated[
         float | None, typer.Option(help="Exit with 1 if the worst attacker's balanced accuracy exceeds this.")
     ] = None,
+    fail_if_possible_above: Annotated[
+        float | None,
+        typer.Option(help="Exit with 1 if the upper end of that figure's interval exceeds this: too few rows fail."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split, the attackers and the intervals.")] = 0,
     device: DeviceOption = "auto",
     json: JsonOption = False,
@@ -48,8 +53,10 @@ def leak(
     Trains a panel of attackers on one part of the rows, chooses the strongest by balanced accuracy on a second
     and reports it on a third that none of them has seen. The figures are estimates, not guarantees.
     """
-    if fail_above is not None and not 0 <= fail_above <= 1:
-        raise InputError(f"--fail-above is a balanced accuracy between 0 and 1, got {fail_above}")
+    gates = {"--fail-above": fail_above, "--fail-if-possible-above": fail_if_possible_above}
+    for option, most in gates.items():
+        if most is not None and not 0 <= most <= 1:
+            raise InputError(f"{option} is a balanced accuracy between 0 and 1, got {most}")
     attributes = [_file_and_column(text) for text in attribute]
     if device not in ("auto", "cpu"):
         from fedveil.core.models import pick_device
@@ -92,14 +99,27 @@ def leak(
         if len(judgements) > 1:
             answer["attributes"] = [judgement.as_dict() for judgement in judgements]
         print_json(answer)
-    if fail_above is not None:
-        worst = max(judgements, key=lambda judgement: judgement.worst.balanced_accuracy.estimate)
-        accuracy = worst.worst.balanced_accuracy.estimate
-        if accuracy > fail_above:
-            typer.echo(
-                f"fedveil: {worst.attribute} is read at {accuracy:.3f}, above --fail-above {fail_above}", err=True
-            )
-            raise typer.Exit(1)
+    _check_gates(judgements, fail_above, fail_if_possible_above)
+
+
+def _check_gates(judgements: list[Judgement], fail_above: float | None, fail_if_possible_above: float | None) -> None:
+    """Exit with 1 if an attribute is read, or may be read, above a limit."""
+    faults = []
+    worst = max(judgements, key=lambda judgement: judgement.worst.balanced_accuracy.estimate)
+    accuracy = worst.worst.balanced_accuracy.estimate
+    if fail_above is not None and accuracy > fail_above:
+        faults.append(f"{worst.attribute} is read at {accuracy:.3f}, above --fail-above {fail_above}")
+    most = max(judgements, key=lambda judgement: judgement.worst.balanced_accuracy.high)
+    possible = most.worst.balanced_accuracy
+    if fail_if_possible_above is not None and possible.high > fail_if_possible_above:
+        faults.append(
+            f"{most.attribute} may be read at up to {possible.high:.3f} ({possible}), above --fail-if-possible-above "
+            f"{fail_if_possible_above}"
+        )
+    for fault in faults:
+        typer.echo(f"fedveil: {fault}", err=True)
+    if faults:
+        raise typer.Exit(1)
 
 
 def _file_and_column(text: str) -> tuple[Path, str]:

@@ -39,6 +39,7 @@ def tune(
     from fedveil.config.study import read_study
     from fedveil.studies.check import checked
     from fedveil.studies.runner import keep_workers
+    from fedveil.studies.tune import UNREACHABLE
     from fedveil.studies.tune import tune as search
 
     if not 0 < leakage <= 1:
@@ -73,13 +74,13 @@ def tune(
             table.add_row(Text(searched.method.name), "failed", "", "", "", "")
             continue
         status, point = searched.answer
-        strength = f"{point.strength:g}" + (" (nearest)" if status == "unreachable" else "")
-        figures = (f"{point.validation_leakage:.3f}", str(point.leakage), str(point.utility))
+        strength = f"{point.strength:g}" + (" (nearest)" if status == UNREACHABLE else "")
+        figures = (str(point.on_validation), str(point.leakage), str(point.utility))
         table.add_row(Text(searched.method.name), status, strength, *figures)
     console.print(table)
     console.print(
-        "Strengths were chosen on validation people, without looking at the test figures. Test leakage above the "
-        "target is the cost of this selection.",
+        "Strengths were chosen on validation people, without looking at the test figures. A target is reached if the "
+        "whole interval of the test leakage lies at or below it.",
         markup=False,
     )
     if json:

@@ -172,7 +172,7 @@ def share_right(
     return interval(np.concatenate([(block @ each) / block.sum(axis=1) for block in weights]), confidence)
 
 
-def smoothed_interval(shares: FloatArray, units: IntArray, confidence: float) -> tuple[float, float]:
+def smoothed_interval(shares: FloatArray, units: IntArray | FloatArray, confidence: float) -> tuple[float, float]:
     """Return Agresti and Coull's interval for the mean of several shares, each measured on its entry of `units`."""
     smoothed = (shares * units + 2) / (units + 4)
     error = np.sqrt((smoothed * (1 - smoothed) / (units + 4)).sum()) / len(shares)

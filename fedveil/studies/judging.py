@@ -82,9 +82,11 @@ def _utilities(study: Study, run: Run, released: Releases) -> list[Utility]:
 
     seed = child_seed(run.federation.seed, "heads")
     if heads_fit(study, run):
-        return fit_heads(run, study.all_tasks, seed=seed, heads=study.heads, releases=released)
+        return fit_heads(
+            run, study.all_tasks, seed=seed, heads=study.heads, draws=study.attacks.draws, releases=released
+        )
     # The same seed, so that the draws of all methods resample the same people.
-    return [score_outputs(run, seed=seed, releases=released)]
+    return [score_outputs(run, seed=seed, draws=study.attacks.draws, releases=released)]
 
 
 def _judgements(study: Study, run: Run, released: Releases, report: Report) -> list[Judgement]:

@@ -193,7 +193,7 @@ class CellFigures:
         judged = self.leakage[attribute]
         if judged.validation_leakage is None:
             return judged.worst
-        return replace(judged.worst, validation_balanced_accuracy=judged.validation_leakage)
+        return replace(judged.worst, validation_balanced_accuracy=judged.validation_leakage.estimate)
 
     def beside_panel(self, attribute: str) -> dict[str, AttackerFigures]:
         """Return the attackers that are not members of the panel, by their kind in rows and tables."""

@@ -20,6 +20,7 @@ from fedveil.attacks.judgement import AttackerFigures, Decensoring, Judgement
 from fedveil.certificates.certificate import Direction
 from fedveil.config.cells import Cell
 from fedveil.core.errors import InputError
+from fedveil.core.figures import Estimate
 from fedveil.federation.progress import RoundRecord
 from fedveil.federation.utility import Utility
 from fedveil.studies.checked_json import Damaged, JsonObject, Part, can_be_written, read_json
@@ -196,12 +197,21 @@ def _judgement(part: Part, attribute: str) -> Judgement:
         adjusted_p_value=part.get("adjusted_p_value").number(),
         confidence=confidence,
         seed=part["seed"].whole(),
-        validation_leakage=worst.validation_balanced_accuracy,
+        validation_leakage=_on_validation(part["worst"], worst, confidence),
     )
 
 
+def _on_validation(part: Part, worst: AttackerFigures, confidence: float) -> Estimate:
+    """Return the figure of the choice; results of older versions have no interval for it."""
+    if part.get("validation_interval").value is not None:
+        return part["validation_interval"].estimate(confidence)
+    point = worst.validation_balanced_accuracy
+    return Estimate(point, math.nan, math.nan, confidence)
+
+
 def _without_choice(part: Part) -> JsonObject:
-    return {name: value for name, value in part.fields().items() if name != "validation_balanced_accuracy"}
+    chosen = ("validation_balanced_accuracy", "validation_interval")
+    return {name: value for name, value in part.fields().items() if name not in chosen}
 
 
 def _attacker(part: Part, confidence: float = 0.95) -> AttackerFigures:

@@ -104,8 +104,8 @@ def pooled_spread(points: Sequence[Sequence[float]]) -> Spread | None:
 def seed_factor(seeds: int) -> float:
     """Return the factor by which to stretch the spread of the mean of S ≥ 2 seeds drawn with replacement.
 
-    The variance of this mean is s²(S − 1)/S², but a half-width of t·s/√S is needed where two methods are compared: for a
-    normal distribution, the factor is t/1.96 · √(S/(S − 1)).
+    The variance of this mean is s²(S − 1)/S², but a half-width of t·s/√S is needed to compare two methods: for a normal
+    distribution, the factor is t/1.96 · √(S/(S − 1)).
     """
     return float(student.ppf(1 - _ALPHA / 2, seeds - 1) / 1.96 * math.sqrt(seeds / (seeds - 1)))
 

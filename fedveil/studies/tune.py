@@ -1,9 +1,9 @@
 """Search for the strength that reaches a target leakage, by bisection on validation figures.
 
-Symbols: s a method's strength, ℓ(s) the strongest attacker's balanced accuracy on validation people, averaged over
-seeds. Test figures are only reported. The search assumes that ℓ is monotone over the range of the study's strengths; if
-it is not, the answer is still a strength that was tried, but maybe not the best one. A target is called unreachable
-only after every strength that the study lists has been tried.
+Symbols: s a method's strength, ℓ(s) the upper end of the interval of the strongest attacker's balanced accuracy on
+validation people, averaged over seeds. The search assumes that ℓ moves in one direction over the range of the study's
+strengths; if it does not, the answer is still a strength that was tried, but maybe not the best one. A target is called
+unreachable only after every strength that the study lists has been tried.
 """
 
 from __future__ import annotations
@@ -28,22 +28,51 @@ from fedveil.studies.running import run_study
 from fedveil.studies.seeds import CHANCES, these_releases
 from fedveil.studies.store import Store
 
+REACHED = "reached"
+BY_THE_ESTIMATE = "reached by the estimate, not by its interval"
+ON_VALIDATION = "reached on validation people, not on test people"
+UNREACHABLE = "unreachable"
+
 
 @dataclass(frozen=True)
 class Tried:
     """A strength that was tried: validation figures, which the choice looks at, and test figures, which it does not."""
 
     strength: float
-    validation_leakage: float
+    on_validation: Estimate
     validation_utility: float
     leakage: Estimate
     utility: Estimate
+
+    @property
+    def validation_leakage(self) -> float:
+        """The leakage on validation people, without its interval."""
+        return self.on_validation.estimate
+
+    @property
+    def possible_leakage(self) -> float:
+        """The upper end of the interval on validation people, which the search brings below the target."""
+        high = self.on_validation.high
+        return self.validation_leakage if math.isnan(high) else high
+
+    def status(self, target: float) -> str:
+        """Say what can be backed about a strength that validation shows to reach the target.
+
+        It is reached if the target lies at or above the upper end of the interval on test people.
+        """
+        if self.leakage.high <= target:
+            return REACHED
+        return BY_THE_ESTIMATE if self.leakage.estimate <= target else ON_VALIDATION
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
             "strength": self.strength,
-            "validation": {"leakage": self.validation_leakage, "utility": self.validation_utility},
+            "validation": {
+                "leakage": self.validation_leakage,
+                "leakage_interval": self.on_validation.as_dict(),
+                "utility": self.validation_utility,
+            },
             "test": {
                 "leakage": {"balanced_accuracy": self.leakage.as_dict()},
                 "utility": {"accuracy": self.utility.as_dict()},
@@ -75,13 +104,13 @@ class Search:
             return ends[0]
         tried = [self.tried[strength] for strength in sorted(self.tried)]
         for lower, upper in pairwise(tried):
-            safe = min(lower.validation_leakage, upper.validation_leakage)
-            if safe <= self.target < max(lower.validation_leakage, upper.validation_leakage):
+            safe = min(lower.possible_leakage, upper.possible_leakage)
+            if safe <= self.target < max(lower.possible_leakage, upper.possible_leakage):
                 if self.target - safe <= self.tolerance:
                     return None
                 bisections = sum(strength not in strengths for strength in (*self.tried, *self.failed))
                 return self._between(lower.strength, upper.strength) if bisections < self.steps else None
-        reached = any(point.validation_leakage <= self.target for point in tried)
+        reached = any(point.possible_leakage <= self.target for point in tried)
         return rest[0] if rest and not reached else None
 
     def _between(self, low: float, high: float) -> float | None:
@@ -92,13 +121,23 @@ class Search:
 
     @property
     def answer(self) -> tuple[str, Tried] | None:
-        """Return "reached" and the most useful strength within the target, or "unreachable" and the nearest one."""
+        """Return a strength and what can be said of it; None if no strength could be computed.
+
+        Chosen is the most useful of the strengths whose interval on validation people reaches the target; if there is
+        none, of those whose estimate does; if there is none either, the strength nearest to the target is
+        returned as "unreachable". Test figures decide nothing but what may be said.
+        """
         if not self.tried:
             return None
-        safe = [point for point in self.tried.values() if point.validation_leakage <= self.target]
-        if safe:
-            return "reached", max(safe, key=lambda point: (point.validation_utility, point.validation_leakage))
-        return "unreachable", min(self.tried.values(), key=lambda point: point.validation_leakage)
+        tried = list(self.tried.values())
+        for safe in (
+            [point for point in tried if point.possible_leakage <= self.target],
+            [point for point in tried if point.validation_leakage <= self.target],
+        ):
+            if safe:
+                best = max(safe, key=lambda point: (point.validation_utility, point.validation_leakage))
+                return best.status(self.target), best
+        return UNREACHABLE, min(tried, key=lambda point: point.validation_leakage)
 
     @property
     def why(self) -> str | None:
@@ -179,7 +218,10 @@ def _tried(strength: float, results: Sequence[CellFigures], task: str, attribute
     strongest = [result.strongest(attribute) for result in results]
     return Tried(
         strength=float(strength),
-        validation_leakage=float(np.mean([figures.validation_balanced_accuracy for figures in strongest])),
+        on_validation=these_releases(
+            [figure for result in results if (figure := result.leakage[attribute].validation_leakage) is not None],
+            CHANCES,
+        ),
         validation_utility=float(np.mean([figures.validation_accuracy for figures in served])),
         leakage=these_releases([figures.balanced_accuracy for figures in strongest], CHANCES),
         utility=these_releases([figures.accuracy for figures in served], CHANCES),

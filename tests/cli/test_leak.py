@@ -86,6 +86,19 @@ def test_fail_above_sets_the_exit_code_for_continuous_integration(run, files):
     assert "above --fail-above" in ran.err
 
 
+def test_a_gate_can_ask_for_the_upper_end_of_the_interval(run, files):
+    ask = ["leak", files / "vectors.npy", "--attribute", f"{files}/people.csv:sex", "--panel", "logistic", "--json"]
+    figure = json.loads(run(*ask).out)["worst"]["balanced_accuracy"]
+    between = (figure["estimate"] + figure["high"]) / 2
+    assert run(*ask, "--fail-above", between).code == 0
+    ran = run(*ask, "--fail-above", between, "--fail-if-possible-above", between)
+    assert ran.code == 1
+    assert len(ran.err.splitlines()) == 1
+    assert f"sex may be read at up to {figure['high']:.3f}" in ran.err
+    assert run(*ask, "--fail-if-possible-above", figure["high"]).code == 0
+    assert "--fail-if-possible-above is a balanced accuracy" in run(*ask, "--fail-if-possible-above", "7").refused()
+
+
 def test_several_attributes_intersections_groups_and_given_columns(run, files):
     answer = figures(
         run(

@@ -20,8 +20,8 @@ def searched(leakage: Callable[[float], float], strengths: list[float], steps: i
         if strength in bad:
             search.failed[strength] = "it broke"
             continue
-        figure = Estimate(leakage(strength), 0.0, 1.0)
-        search.tried[strength] = Tried(strength, leakage(strength), -strength, figure, figure)
+        figure = Estimate(leakage(strength), leakage(strength), leakage(strength))
+        search.tried[strength] = Tried(strength, figure, -strength, figure, figure)
     return search
 
 
@@ -38,8 +38,8 @@ def test_what_the_study_lists_is_tried_before_a_target_is_called_unreachable() -
 
 
 def tried_at_zero() -> Tried:
-    figure = Estimate(0.7, 0.0, 1.0)
-    return Tried(0.0, 0.7, -0.0, figure, figure)
+    figure = Estimate(0.7, 0.7, 0.7)
+    return Tried(0.0, figure, -0.0, figure, figure)
 
 
 @pytest.mark.parametrize("bad", [(0.0,), (8.0,), (0.0, 8.0), (4.0,)])
@@ -61,3 +61,28 @@ def test_steps_count_bisections_only() -> None:
     for steps in (0, 1, 3):
         search = searched(lambda s: 0.7 - 0.013 * s, [0.0, 3.0, 8.0], steps=steps)
         assert len(search.tried) == 2 + steps
+
+
+def answered(validation: list[Estimate], test: list[Estimate]) -> tuple[str, float]:
+    search = Search(Method(name="m", game=PartSettings(kind="adversarial"), strengths=[0.0, 1.0]), 0.6, 0.001, False)
+    for strength, (on_validation, leakage) in enumerate(zip(validation, test, strict=True)):
+        search.tried[float(strength)] = Tried(float(strength), on_validation, -strength, leakage, leakage)
+    assert search.answer is not None
+    status, point = search.answer
+    assert search.as_dict()["status"] == status
+    return status, point.strength
+
+
+WIDE, NARROW, ABOVE = Estimate(0.58, 0.54, 0.62), Estimate(0.58, 0.57, 0.59), Estimate(0.65, 0.64, 0.66)
+
+
+def test_reached_is_said_only_if_the_whole_test_interval_is_within_the_target() -> None:
+    assert answered([NARROW], [NARROW]) == ("reached", 0)
+    assert answered([NARROW], [WIDE]) == ("reached by the estimate, not by its interval", 0)
+    assert answered([NARROW], [ABOVE]) == ("reached on validation people, not on test people", 0)
+    assert answered([ABOVE], [NARROW]) == ("unreachable", 0)
+
+
+def test_a_strength_whose_validation_interval_reaches_the_target_is_preferred() -> None:
+    assert answered([WIDE, NARROW], [WIDE, NARROW]) == ("reached", 1)  # although the weaker strength is more useful
+    assert answered([WIDE, ABOVE], [NARROW, NARROW]) == ("reached", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,9 @@ from fedveil.studies.seeds import (
     seed_factor,
     these_releases,
 )
+
+STUDY = Path(__file__).resolve().parents[2] / "studies" / "seed_coverage.py"
+coverage = runpy.run_path(str(STUDY))["coverage"]
 
 
 def cells(folder: Path, points: list[float], deviation: float) -> list[CellResult]:
