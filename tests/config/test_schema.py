@@ -46,23 +46,9 @@ def fault(values: Any) -> str | None:
 
 
 def example_studies() -> dict[str, dict[str, Any]]:
-<<<<<<< HEAD
-    """Return our studies, the demo's, our presets at every scale, and the examples of the documentation."""
+    """Return our studies, the demo's, and the examples of the documentation."""
     studies = {path.name: read_yaml(path) for path in sorted((REPOSITORY / "studies").glob("*.yaml"))}
     studies["the demo"] = read_yaml(DEMO)
-    for path in sorted(presets.FOLDER.rglob("*.yaml")):
-        held = read_yaml(path)
-        for scale in presets.SCALES:
-            if "experiment" in held:
-                continue  # a measurement of its own kind, not a study
-            for number, values in enumerate(held.get("studies") or [held["study"]]):
-                for key, value in (held.get("scales", {}).get(scale) or {}).items():
-                    values = changed(values, key, value)
-                studies[f"{path.relative_to(presets.FOLDER)} {scale} {number}"] = values
-=======
-    """Return our studies, and the examples of the documentation."""
-    studies = {path.name: read_yaml(path) for path in sorted((REPOSITORY / "studies").glob("*.yaml"))}
->>>>>>> wt-papers2
     for path in sorted(DOCS.glob("*.md")):
         blocks = re.findall(r"^```yaml\n(.*?)^```$", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
         for number, text in enumerate(blocks):
