@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fedveil_papers import preset as presets
 from fedveil_papers.kinds import EXPERIMENTS, SHOWN
 from fedveil_papers.rows import Row
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
 from tiny_study import fedveil_here, last_json
 
+from fedveil.config.reading import changed, read_yaml
+from fedveil.config.schema import study_schema
+from fedveil.config.study import make_study
 from fedveil.core.errors import InputError
+
+VALIDATOR = Draft202012Validator(study_schema())
 
 
 def test_every_preset_is_sound_at_both_scales() -> None:
@@ -21,6 +29,27 @@ def test_every_preset_is_sound_at_both_scales() -> None:
         for scale in presets.SCALES:
             preset = presets.read_preset(name, scale)
             assert preset.studies or preset.experiment
+
+
+def studies_of_presets() -> dict[str, dict[str, Any]]:
+    """Return the studies of all presets at every scale, as written."""
+    studies = {}
+    for path in sorted(presets.FOLDER.rglob("*.yaml")):
+        content = read_yaml(path)
+        for scale in presets.SCALES:
+            if "experiment" in content:
+                continue  # a measurement of its own kind, not a study
+            for number, values in enumerate(content.get("studies") or [content["study"]]):
+                for key, value in (content.get("scales", {}).get(scale) or {}).items():
+                    values = changed(values, key, value)
+                studies[f"{path.relative_to(presets.FOLDER)} {scale} {number}"] = values
+    return studies
+
+
+@pytest.mark.parametrize(("name", "values"), studies_of_presets().items(), ids=str)
+def test_studies_validate_against_the_published_schema(name: str, values: dict[str, Any]) -> None:
+    assert best_match(VALIDATOR.iter_errors(values)) is None
+    make_study(values, name)
 
 
 def test_the_list_is_for_people_and_programs() -> None:

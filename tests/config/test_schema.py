@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fedveil_papers import preset as presets
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
@@ -19,7 +18,7 @@ from fedveil.cli.demo import STUDY as DEMO
 from fedveil.cli.schema import schema as print_schema
 from fedveil.config import parts
 from fedveil.config.field_docs import PAGE, PUBLISHED, field_page, published_schema
-from fedveil.config.reading import changed, parse_yaml, read_yaml
+from fedveil.config.reading import parse_yaml, read_yaml
 from fedveil.config.schema import description, kinds, settings, study_schema
 from fedveil.config.study import make_study
 from fedveil.core.errors import InputError
@@ -47,18 +46,9 @@ def fault(values: Any) -> str | None:
 
 
 def example_studies() -> dict[str, dict[str, Any]]:
-    """Return our studies, the demo's, our presets at every scale, and the examples of the documentation."""
+    """Return our studies, the demo's, and the examples of the documentation."""
     studies = {path.name: read_yaml(path) for path in sorted((REPOSITORY / "studies").glob("*.yaml"))}
     studies["the demo"] = read_yaml(DEMO)
-    for path in sorted(presets.FOLDER.rglob("*.yaml")):
-        held = read_yaml(path)
-        for scale in presets.SCALES:
-            if "experiment" in held:
-                continue  # a measurement of its own kind, not a study
-            for number, values in enumerate(held.get("studies") or [held["study"]]):
-                for key, value in (held.get("scales", {}).get(scale) or {}).items():
-                    values = changed(values, key, value)
-                studies[f"{path.relative_to(presets.FOLDER)} {scale} {number}"] = values
     for path in sorted(DOCS.glob("*.md")):
         blocks = re.findall(r"^```yaml\n(.*?)^```$", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
         for number, text in enumerate(blocks):
@@ -90,7 +80,7 @@ def test_it_is_a_schema_and_the_command_prints_it(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(("name", "values"), example_studies().items(), ids=str)
-def test_our_studies_presets_and_examples_validate(name: str, values: dict[str, Any]) -> None:
+def test_our_studies_and_examples_validate(name: str, values: dict[str, Any]) -> None:
     assert fault(values) is None
     make_study(values, name)
 

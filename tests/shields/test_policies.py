@@ -1,9 +1,7 @@
 """What a policy gets by default: a shield whose map does not depend on the true value; and who keeps a policy."""
 
-import numpy as np
 import pytest
 import torch
-from fedveil_papers.recup.laboratory import Laboratory, Task
 from small_task import small_data
 
 from fedveil.config import Policy, shield_for
@@ -24,9 +22,8 @@ from fedveil.shields import (
 from fedveil.updates import Segment
 
 
-def test_what_the_default_shows_does_not_depend_on_the_true_value_and_is_read_less():
+def test_what_the_default_shows_does_not_depend_on_the_true_value():
     data = small_data()
-    task = Task(data, "adult", rate=1.0, momentum=0.5, clients=60)
     shield = shield_for(Policy(hide={"u": 1.0}, shield={"kind": "recommended", "change": 0.5}))
     ready = shield.prepared(data.take(data.rows(Split.TRAIN)), 0)
     x, y = torch.from_numpy(data.x), torch.from_numpy(data.y.codes)
@@ -37,11 +34,6 @@ def test_what_the_default_shows_does_not_depend_on_the_true_value_and_is_read_le
         sent.append(ready.apply(Message(Kind.INPUT, x), context)[0].values)
     assert torch.equal(*sent)
     assert not torch.equal(sent[0], x)
-    lab = Laboratory(task, static=(), adaptive=[("recovered", "logistic")], draws=100)
-    bare, defended = lab.measure("none"), lab.measure("recommended", shield)
-    read = [point.worst("u").balanced_accuracy.estimate for point in (bare, defended)]
-    assert read[1] < read[0] - 0.05
-    assert np.isfinite(defended.kept)
 
 
 def test_a_federation_refuses_policies_that_its_shield_does_not_meet():

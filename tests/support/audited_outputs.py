@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from fedveil_papers.curious.mixture import Mixture
 from sklearn.linear_model import LogisticRegression
 
 from fedveil.audit.outputs import Outputs
@@ -29,7 +28,7 @@ def trained(n: int, *, overlap: float = 0.0, curious: bool = False, bits: float 
         LogisticRegression().fit(data.x[learn], label.codes[learn]).predict_proba(data.x[answer])
         for label in (data.y, secret)
     )
-    scores = Mixture(beta_y=0.75, hard=False).mix(z_y, z_s) if curious else z_y
+    scores = 0.75 * z_y + 0.25 * z_s if curious else z_y
     return Outputs(scores, False, data.y.take(answer), {"u": secret.take(answer)})
 
 

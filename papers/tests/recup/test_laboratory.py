@@ -11,6 +11,7 @@ from fedveil_papers.recup.laboratory.sending import Sender
 from fedveil_papers.recup.laboratory.training import train
 from small_task import small_data
 
+from fedveil.config import Policy, shield_for
 from fedveil.core.errors import InputError
 from fedveil.data import Split
 from fedveil.federation.aggregation import Median
@@ -31,6 +32,16 @@ def test_without_a_shield_learning_is_unharmed_and_u_is_read(lab):
     assert point.worst("u").balanced_accuracy.estimate > 0.9
     assert {reading.mode for reading in point.readings} == {"static", "retrained", "pooled"}
     assert lab.undefended.losses[21] < 0.7 * lab.undefended.losses[1]
+
+
+def test_the_shield_of_a_policy_by_default_is_read_less():
+    task = Task(small_data(), "adult", rate=1.0, momentum=0.5, clients=60)
+    shield = shield_for(Policy(hide={"u": 1.0}, shield={"kind": "recommended", "change": 0.5}))
+    lab = Laboratory(task, static=(), adaptive=[("recovered", "logistic")], draws=100)
+    bare, defended = lab.measure("none"), lab.measure("recommended", shield)
+    read = [point.worst("u").balanced_accuracy.estimate for point in (bare, defended)]
+    assert read[1] < read[0] - 0.05
+    assert np.isfinite(defended.kept)
 
 
 def test_static_attackers_on_clean_updates_are_the_retrained_ones(lab):
