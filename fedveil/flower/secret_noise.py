@@ -62,7 +62,7 @@ def keep_updates_secret(shield: Shield) -> None:
     def apply_all(updates: Tensor, contexts: Sequence[Context], kind: Kind = Kind.UPDATE) -> list[Answer]:
         return plain(updates, [replace(context, generator=secret_generator()) for context in contexts], kind)
 
-    shield.apply_all = apply_all  # type: ignore[method-assign]
+    vars(shield)["apply_all"] = apply_all  # settings of a shield are frozen; how this site draws is not one of them
 
 
 def _draw_by(shield: DPGaussian | DPLaplace, law: Callable[[Floats], Floats]) -> None:
@@ -71,7 +71,7 @@ def _draw_by(shield: DPGaussian | DPLaplace, law: Callable[[Floats], Floats]) ->
     def noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
         return torch.from_numpy(law(_uniform(math.prod(shape)))).reshape(shape)
 
-    shield.noise = noise  # type: ignore[method-assign]
+    vars(shield)["noise"] = noise
 
 
 def _uniform(number: int) -> Floats:

@@ -39,6 +39,7 @@ def written(folder: Path, **changes: object) -> Path:
     return path
 
 
+@pytest.mark.slow  # a minute and a half of real processes; test_games.py plays the same on an in-process grid
 def test_a_study_on_flower_has_the_local_engines_results(tmp_path: Path) -> None:
     figures = {}
     for engine in ("flower", "stacked"):

@@ -68,6 +68,7 @@ def _no_single_update_reaches_the_server(received: tuple[Path, list[dict], Captu
             assert abs(np.corrcoef(vector, _shielded(number))[0, 1]) < 0.4  # p < 1e-4 each if unrelated
 
 
+@pytest.mark.slow  # a minute and a half of real processes; test_deployment.py has a deployment of its own
 def test_secagg_around_a_shield(received: tuple[Path, list[dict], Captured]) -> None:
     # One test: pytest-xdist would start a deployment on every worker that is given one of several.
     _the_server_learns_the_sum_of_shielded_updates(received)

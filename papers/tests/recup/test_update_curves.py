@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fedveil_papers.experiment import ExperimentStore
 from fedveil_papers.kinds import make_experiment
 from fedveil_papers.recup.update_curves import UpdateCurves
 from recup_settings import CURVES
@@ -49,8 +50,7 @@ def test_curves_are_measured_kept_and_laid_out(tmp_path: Path) -> None:
     assert "prior" in shown
     assert "printed" in experiment.notes(results)
     assert bare.point is not None
-    part = experiment.parts()[0].file(tmp_path)
-    part.write_text("{", encoding="utf-8")
+    ExperimentStore(tmp_path, experiment.kind).file(experiment.parts()[0]).write_text("{", encoding="utf-8")
     assert experiment.run(tmp_path, [{"note": "printed"}], workers=1, listener=listener) == results
     assert finished[4:] == ["small: no shield"]  # measured again, by another process, to the same bits
 
