@@ -385,12 +385,20 @@ def timed(name: str, measure: Callable[[Path], dict[str, Any]], folder: Path) ->
 
 
 def compared(name: str, before: dict[str, Any], after: dict[str, Any]) -> int:
-    """Print the figures that differ and return their number."""
+    """Print what differs and return how many figures do; sentences in other words are listed, and do not count."""
     differing = [key for key in {**before, **after} if before.get(key, "absent") != after.get(key, "absent")]
-    for key in differing[:20]:
+    reworded = [key for key in differing if _is_sentence(before.get(key)) and _is_sentence(after.get(key))]
+    figures = [key for key in differing if key not in reworded]
+    for key in [*figures, *reworded][:20]:
         print(f"  {name}: {key}: {before.get(key, 'absent')!r} before, {after.get(key, 'absent')!r} now")
-    print(f"{name}: {'the same' if not differing else f'{len(differing)} of {len(before)} figures differ'}", flush=True)
-    return len(differing)
+    same = "the same" if not figures else f"{len(figures)} of {len(before)} figures differ"
+    print(f"{name}: {same}" + (f"; {len(reworded)} sentences are in other words" if reworded else ""), flush=True)
+    return len(figures)
+
+
+def _is_sentence(value: object) -> bool:
+    """Return whether a value is a text of several words, such as an assumption of a certificate."""
+    return isinstance(value, str) and value.count(" ") >= 3
 
 
 if __name__ == "__main__":
