@@ -57,7 +57,7 @@ def these_releases(figures: Sequence[Estimate], within: tuple[float, float] | No
     """Return the mean over the seeds' trained releases; see the module. An end is NaN where it is NaN in some seed.
 
     >>> these_releases([Estimate(0.585, 0.553, 0.618), Estimate(0.570, 0.540, 0.602)], CHANCES)
-    Estimate(0.578 [0.546, 0.610] at 0.95)
+    Estimate(0.577 [0.546, 0.610] at 0.95)
     """
     points, lows, highs = _columns(figures)
     mean = float(points.mean())

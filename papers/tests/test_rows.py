@@ -130,6 +130,7 @@ def test_a_row_of_a_study_is_put_into_the_common_shape() -> None:
         "chance": Figure(0.25),
         "validation_balanced_accuracy": None,
         "detectable_advantage": Figure(0.1),
+        "new_seed": None,
     }
     utility_only = {"u": {"devices": 2, "of": 5}}
     assert row.more == {

@@ -27,8 +27,8 @@ def search(leakage: Callable[[float], float], target: float, whole: bool = False
     method = Method(name="m", game=PartSettings(kind="adversarial"), strengths=further.pop("strengths", [0.1, 10.0]))
     state = Search(method, target, further.pop("tolerance", 0.001), whole)
     while (strength := state.wanted()) is not None and len(state.tried) < 40:
-        figure = Estimate(leakage(strength), 0.0, 1.0)
-        state.tried[strength] = Tried(strength, leakage(strength), leakage(strength), figure, figure)
+        figure = Estimate(leakage(strength) - 0.01, leakage(strength) - 0.02, leakage(strength))
+        state.tried[strength] = Tried(strength, figure, leakage(strength), figure, figure)
     return state
 
 
@@ -73,8 +73,10 @@ def test_tune_as_a_command(write_study: Callable[..., Path], tmp_path: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     (tuned,) = last_json(done)["methods"]
-    assert tuned["status"] == "reached"
+    figure = tuned["test"]["leakage"]["balanced_accuracy"]
+    assert (tuned["status"] == "reached") == (figure["high"] <= 0.62)
     assert tuned["validation"]["leakage"] <= 0.62
+    assert tuned["validation"]["leakage_interval"]["high"] > tuned["validation"]["leakage"]
     assert 0.05 < tuned["strength"] < 20
     assert {"low", "high"} <= set(tuned["test"]["leakage"]["balanced_accuracy"])
     assert len(tuned["tried"]) >= 3
