@@ -17,9 +17,11 @@ setup: .venv/.installed
 demo: setup
 	$(BIN)/fedveil demo
 
-# One thread per worker: steps this small gain nothing from two, and lose much when they meet.
+# One worker more than cores, since tests of real processes mostly wait for them; one thread per worker, since steps
+# this small gain nothing from two, and lose much when they meet.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 test: lint types docs chromium
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
 
 test-slow: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow

@@ -279,6 +279,7 @@ def test_a_study_without_figures_still_loads(chromium, tmp_path):
     page.close()
 
 
+@pytest.mark.slow  # twenty seconds; the page of as many cells is built and measured in test_page.py
 def test_500_cells_respond_at_once(show, tmp_path):
     page = show(write_report(open_study(many_cells().write(tmp_path / "study"))))
     assert page.locator("#settings tbody tr").count() >= 498

@@ -121,7 +121,7 @@ def killed_until_done(study: Path, out: Path, moments: Iterator[float], group: b
     return kills
 
 
-@pytest.mark.parametrize("group", [True, False], ids=["power-cut", "parent-only"])
+@pytest.mark.parametrize("group", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["power-cut", "parent-only"])
 def test_killed_at_random_moments_the_results_are_the_same_bits(
     undisturbed: Path, write_study: Write, tmp_path: Path, group: bool
 ) -> None:
@@ -292,7 +292,7 @@ class Theirs(Undefended):
 """
 
 
-@pytest.mark.parametrize("deaths", [1, 5])
+@pytest.mark.parametrize("deaths", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_worker_that_dies_costs_one_more_try_and_nothing_else(
     write_study: Write,
     tmp_path: Path,
