@@ -64,6 +64,11 @@ class Pool:
     def __len__(self) -> int:
         return len(self.vectors)
 
+    @property
+    def people(self) -> int:
+        """How many people (or groups) the vectors come from."""
+        return len(self) if self.groups is None else len(np.unique(self.groups))
+
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self.vectors.shape))
         return f"Pool(vectors={shape}, attributes={list(self.attributes)})"
@@ -85,6 +90,8 @@ class View:
         victims: the senders it attacks.
         given_names: the names of the columns of `Pool.given`.
         grants: what the observer is granted.
+        fitted: whether what made the vectors (a shield, an encoder) was fitted on the auxiliary people, so that the
+            victims are fresh to it.
     """
 
     auxiliary: Pool
@@ -92,10 +99,16 @@ class View:
     victims: Pool
     given_names: tuple[str, ...] = ()
     grants: frozenset[Capability] = EVERY_OBSERVER
+    fitted: bool = False
 
     def __repr__(self) -> str:
         sizes = f"auxiliary={len(self.auxiliary)}, validation={len(self.validation)}, victims={len(self.victims)}"
         return f"View({sizes}, dimensions={self.victims.vectors.shape[1]}, attributes={list(self.attribute_names)})"
+
+    @property
+    def pools(self) -> tuple[Pool, Pool, Pool]:
+        """Auxiliary, validation and victims."""
+        return self.auxiliary, self.validation, self.victims
 
     def require(self, needs: frozenset[Capability], who: str) -> None:
         """Refuse an attack that needs more than this observer saw."""
@@ -142,10 +155,10 @@ class View:
         return cls.apart(*(pool.take(data.rows(part)) for part in Split))
 
     @classmethod
-    def apart(cls, auxiliary: Pool, validation: Pool, victims: Pool) -> View:
+    def apart(cls, auxiliary: Pool, validation: Pool, victims: Pool, *, fitted: bool = False) -> View:
         """Return a view of three pools, without auxiliary and validation records of groups that are attacked."""
         validation = _apart(validation, victims)
-        return cls(_apart(_apart(auxiliary, victims), validation), validation, victims)
+        return cls(_apart(_apart(auxiliary, victims), validation), validation, victims, fitted=fitted)
 
     def about(self, name: str) -> View:
         """Narrow the view to one attribute and the records that have it, and check that it can be attacked."""
@@ -177,7 +190,7 @@ class View:
         auxiliary, validation, victims = (
             replace(pool, attributes={name: _only(pool.attributes[name], present)}) for pool in pools
         )
-        return View(auxiliary, validation, victims, self.given_names, self.grants)
+        return replace(self, auxiliary=auxiliary, validation=validation, victims=victims)
 
 
 def _apart(pool: Pool, other: Pool) -> Pool:

@@ -39,7 +39,8 @@ class Attack(ABC):
     tuning), never the victims' labels. It must weight the classes evenly: attackers are judged by balanced accuracy,
     and an unweighted attacker looks harmless on an uneven attribute. `needs` names the capabilities that the
     observer must have; a view that grants fewer refuses the attack. The panel calibrates the scores on validation
-    records afterwards, so they need not be probabilities.
+    records afterwards, so they need not be probabilities. An attacker that leaves out vectors or columns says so in
+    `notes` when it is fitted: a cap must not pass for a limit of what can be read.
     """
 
     name: ClassVar[str]
@@ -48,6 +49,7 @@ class Attack(ABC):
     def __init__(self, seed: int = 0, device: str = "auto") -> None:
         self.seed = seed
         self.device = device
+        self.notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(seed={self.seed}, device={self.device!r})"

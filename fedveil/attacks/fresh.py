@@ -6,8 +6,8 @@ exploit that. So people on whom no defence was fitted are split into two halves,
 learns from one half (and is calibrated on a part of it that it did not learn from) and guesses the other half, and then
 the other way round. Every person is scored once, by an attacker that never saw that person.
 
-Which of several fresh attackers counts is decided on the parts used for calibration. These are test people, so their
-figure must not influence the choice between defences, which uses the panel's figure on validation people.
+The figures of fresh attackers come from test people, so they must not influence the choice between defences, which
+uses the panel's figure on validation people.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from fedveil.attacks.attack import Attack
 from fedveil.attacks.judgement import FRESH
-from fedveil.attacks.trial import Question, Trial, tried
+from fedveil.attacks.trial import Attempt, Question, attempted
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError
 from fedveil.core.measures import Predictions, counting_units
@@ -32,60 +33,89 @@ from fedveil.view import Pool, View
 LEAST = 8
 """The least number of people (or groups) with each value, so that halves, and parts of halves, have all values."""
 
-_CALIBRATES = 0.25
+WORTHWHILE = 40
+"""The least number of people (or groups) with each value if nobody asked for fresh attackers: with fewer, they learn
+from so few that trying them adds luck rather than strength."""
+
+_CALIBRATES = 0.2
 """The share of a half that is used for calibration."""
 
 
-@dataclass(frozen=True)
-class CrossTrial:
-    """Trials in which an attacker learns from one half of the victims and guesses the other.
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """The two questions that halves of the victims ask each other: one learns, the other is attacked.
 
     Attributes:
-        seed: for the halves.
-        draws: how many bootstrap draws.
-        bootstrap: returns the generator of the draws; the same for all attackers, so that differences are paired.
+        half: 0 or 1 for each victim.
+        questions: entry i is asked by half i about the other half.
     """
 
-    seed: int
-    draws: int
-    bootstrap: Callable[[], np.random.Generator]
+    half: IntArray
+    questions: tuple[Question, Question]
 
-    def run(
-        self, name: str, make: Callable[[], Attack], view: View, attribute: str, look: Callable[[Pool], FloatArray]
-    ) -> Trial:
-        """Return the trial of an attacker on all victims; it is ranked by its guesses on the calibration parts."""
-        calibrating, victims = self.predictions(name, make, view, attribute, look)
-        return Trial.of(name + FRESH, calibrating, victims, view.victims.groups, self.draws, self.bootstrap())
+    @classmethod
+    def of(
+        cls, view: View, attribute: str, look: Callable[[Pool], FloatArray], seed: int, share: float = 1.0
+    ) -> Halves:
+        """Halve a view's victims.
 
-    def predictions(
-        self, name: str, make: Callable[[], Attack], view: View, attribute: str, look: Callable[[Pool], FloatArray]
-    ) -> tuple[Predictions, Predictions]:
-        """Return the guesses about the calibration parts, and about all victims in their original order."""
+        Args:
+            view: its victims are halved; its other pools are ignored.
+            attribute: what attackers infer.
+            look: which part of each vector they see.
+            seed: for the halves.
+            share: which part of a half's learning people attackers get, whole groups at a time.
+        """
         people = view.victims
-        half = halves(people.attributes[attribute].codes, people.groups, child_seed(self.seed, "halves", attribute))
-        on_calibrating, on_victims = [], []
-        for side in (0, 1):
-            learning_half, other_half = people.take(half == side), people.take(half != side)
-            part = random_split(
-                len(learning_half),
-                seed=child_seed(self.seed, "calibration", attribute, side),
-                validation=_CALIBRATES,
-                test=0.0,
-                strata=learning_half.attributes[attribute].codes,
-                groups=learning_half.groups,
-            )
-            halved = replace(
-                view,
-                auxiliary=learning_half.take(part == Split.TRAIN),
-                validation=learning_half.take(part == Split.VALIDATION),
-                victims=other_half,
-            )
-            _check_values(halved, attribute)
-            calibrating, victims = tried(name, make(), Question.ask(halved, attribute, look))
-            on_calibrating.append(calibrating)
-            on_victims.append(victims)
-        order = np.concatenate([np.flatnonzero(half != side) for side in (0, 1)])
-        return _joined(on_calibrating), _joined(on_victims, np.argsort(order))
+        half = halves(people.attributes[attribute].codes, people.groups, child_seed(seed, "halves", attribute))
+        first, second = (
+            Question.ask(_halved(view, attribute, half == side, side, seed, share), attribute, look) for side in (0, 1)
+        )
+        return cls(half, (first, second))
+
+    def attempt(self, name: str, make: Callable[[], Attack]) -> Attempt:
+        """Return an attacker's guesses about the calibration parts, and about all victims in their original order."""
+        guessed = [attempted(name, make(), question) for question in self.questions]
+        order = np.concatenate([np.flatnonzero(self.half != side) for side in (0, 1)])
+        return Attempt(
+            name + FRESH,
+            _joined([attempt.validation for attempt in guessed]),
+            _joined([attempt.victims for attempt in guessed], np.argsort(order)),
+            learned_from=round(sum(attempt.learned_from for attempt in guessed) / 2),
+            notes=tuple(dict.fromkeys(note for attempt in guessed for note in attempt.notes)),
+            parts=self.half,
+        )
+
+
+def _halved(view: View, attribute: str, learning: npt.NDArray[np.bool_], side: int, seed: int, share: float) -> View:
+    """Return the view in which one half learns and is calibrated, and the other is attacked."""
+    half = view.victims.take(learning)
+    part = random_split(
+        len(half),
+        seed=child_seed(seed, "calibration", attribute, side),
+        validation=_CALIBRATES,
+        test=0.0,
+        strata=half.attributes[attribute].codes,
+        groups=half.groups,
+    )
+    auxiliary = half.take(part == Split.TRAIN)
+    if share < 1:
+        auxiliary = some_people(auxiliary, attribute, share, child_seed(seed, "fewer", attribute, side))
+    halved = replace(
+        view,
+        auxiliary=auxiliary,
+        validation=half.take(part == Split.VALIDATION),
+        victims=view.victims.take(~learning),
+    )
+    _check_values(halved, attribute)
+    return halved
+
+
+def some_people(pool: Pool, attribute: str, share: float, seed: int) -> Pool:
+    """Return a share of the people, evenly over the values, whole groups at a time."""
+    codes = pool.attributes[attribute].codes
+    split = random_split(len(pool), seed=seed, validation=1 - share, test=0.0, strata=codes, groups=pool.groups)
+    return pool.take(split == Split.TRAIN)
 
 
 def halves(codes: IntArray, groups: IntArray | None, seed: int) -> IntArray:
@@ -94,9 +124,9 @@ def halves(codes: IntArray, groups: IntArray | None, seed: int) -> IntArray:
     return np.asarray(split == Split.VALIDATION, dtype=np.int64)
 
 
-def enough(labels: Attribute, groups: IntArray | None) -> bool:
+def enough(labels: Attribute, groups: IntArray | None, least: int = LEAST) -> bool:
     """Whether every value has enough people (or groups of them) for halves."""
-    return bool((counting_units(labels.codes, len(labels.values), groups) >= LEAST).all())
+    return bool((counting_units(labels.codes, len(labels.values), groups) >= least).all())
 
 
 def check_enough(people: Pool, attribute: str) -> None:

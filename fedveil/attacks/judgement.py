@@ -12,6 +12,9 @@ from rich.text import Text
 from fedveil.core.arrays import FloatArray
 from fedveil.core.figures import Estimate
 
+_RISES = 0.01
+"""The gain in balanced accuracy from twice as many people above which attackers are said to be still learning."""
+
 FRESH = " (fresh people)"
 """Ends the name of an attacker that learned from people on whom the defence was never fitted."""
 
@@ -86,17 +89,22 @@ class Judgement:
         unlabelled: how many records were left out because they have no value.
         groups: how many groups the victims form, or None.
         prior: accuracy of always guessing the most frequent value.
-        attackers: all that were tried, the strongest on validation first.
-        mutual_information_bits: what the attacker whose posterior was best on validation gains; an estimated lower
-            bound.
+        attackers: all that were tried, the strongest on victims first. The interval of its balanced accuracy and
+            advantage holds although the largest was taken; other intervals are for each attacker alone.
+        mutual_information_bits: the most that an attacker's posterior gains; an estimated lower bound, whose interval
+            holds although the largest was taken.
         mutual_information_attacker: that attacker's name.
         detectable_advantage: the smallest advantage that this many victims could have shown (power 0.8).
         p_value: the probability of a balanced accuracy this high if the vectors carried no information.
         adjusted_p_value: the same, corrected (Holm) for all attributes that are judged together.
         confidence: level of the intervals; above 0.95 if several attributes share the error (Bonferroni).
         seed: all randomness derives from it.
-        validation_leakage: balanced accuracy, on validation people, of the attacker that the panel chose. Only this
-            figure may decide between releases, even if the attacker that counts learned from test people.
+        chosen: the panel's attacker that is strongest on validation people, with its figures on victims; None in
+            results of older versions.
+        validation_leakage: its balanced accuracy on validation people. Only this figure may decide between releases.
+        learned_from: how many people (or groups) the strongest attacker learned from; None if unknown.
+        from_half: its balanced accuracy if it learns from half as many; None if not tried.
+        notes: what attackers left out.
         beyond: what the vectors add to what the attacker knew, if columns were given.
         draws: "balanced_accuracy" and "accuracy" of the strongest attacker on the victims (entry 0) and on each
             bootstrap draw of them. For one seed and attribute the draws are the same victims, so differences
@@ -117,7 +125,11 @@ class Judgement:
     adjusted_p_value: float
     confidence: float
     seed: int
+    chosen: AttackerFigures | None = None
     validation_leakage: Estimate | None = None
+    learned_from: int | None = None
+    from_half: float | None = None
+    notes: tuple[str, ...] = ()
     beyond: Beyond | None = None
     draws: dict[str, FloatArray] = field(default_factory=dict, repr=False, compare=False)
 
@@ -127,8 +139,13 @@ class Judgement:
 
     @property
     def worst(self) -> AttackerFigures:
-        """The attacker that counts: the one chosen on validation, or the chosen fresh one if it guesses better."""
+        """The attacker that counts: of all that were tried, the one that guesses the victims best."""
         return self.attackers[0]
+
+    @property
+    def still_rises(self) -> bool:
+        """Whether half as many people read over a point less, so that more people would probably read more."""
+        return self.from_half is not None and self.worst.balanced_accuracy.estimate - self.from_half > _RISES
 
     def as_dict(self) -> dict[str, Any]:
         """Return the judgement in the form of every `--json` output."""
@@ -149,8 +166,13 @@ class Judgement:
             "unlabelled": self.unlabelled,
             "confidence": self.confidence,
             "seed": self.seed,
+            "learned_from": self.learned_from,
+            "from_half": self.from_half,
+            "notes": list(self.notes),
             "kind": "estimate, against the attackers tried",
         }
+        if self.chosen:
+            figures["chosen"] = self.chosen.as_dict()
         return figures | ({"beyond": self.beyond.as_dict()} if self.beyond else {})
 
     def _selected_by(self) -> dict[str, Any]:
@@ -164,14 +186,16 @@ class Judgement:
         """Return what the figures mean, as sentences."""
         worst, chance = self.worst, 1 / len(self.classes)
         p_value = f"p = {self.adjusted_p_value:.2g}" if self.adjusted_p_value > 1e-12 else "p < 1e-12"
-        chosen = "stronger than the panel's choice" if worst.name.endswith(FRESH) else "chosen on validation"
         lines = [
-            f"{self.attribute}: the strongest attacker ({worst.name}, {chosen}) reads it at balanced "
+            f"{self.attribute}: the strongest of {len(self.attackers)} attackers ({worst.name}) reads it at balanced "
             f"accuracy {worst.balanced_accuracy.estimate:.3f}, where guessing gives {chance:.3f}, and gains "
             f"{worst.mutual_information_bits.estimate:.3f} bits.",
             f"{self.n[2]:,} victims could have shown an advantage of {self.detectable_advantage:.3f} or more; guessing "
             f"alone would look this good with {p_value}.",
         ]
+        if self.chosen and self.chosen.name != worst.name:
+            lines.insert(1, f"The one chosen on validation ({self.chosen.name}) reads {self.chosen.balanced_accuracy}.")
+        lines += self._on_learning()
         if self.mutual_information_attacker != worst.name:
             lines.append(f"Most bits were read by {self.mutual_information_attacker}: {self.mutual_information_bits}.")
         if len(self.classes) <= 12:
@@ -185,6 +209,20 @@ class Judgement:
                 f"{self.beyond.mutual_information_bits} bits."
             )
         return lines
+
+    def _on_learning(self) -> list[str]:
+        """Return from how many people the strongest attacker learned, if more would help, and what was left out."""
+        if self.learned_from is None:
+            return []
+        what = "people" if self.groups is None else "groups"
+        line = f"It learned from {self.learned_from:,} {what}"
+        if self.from_half is None:
+            line += "; fewer were not tried."
+        elif self.still_rises:
+            line += f"; from half as many it reads {self.from_half:.3f}: still rising, so more people would read more."
+        else:
+            line += f"; from half as many it reads {self.from_half:.3f}, so more people would hardly read more."
+        return [line, *(f"Note: {note}." for note in self.notes)]
 
     def __str__(self) -> str:
         worst = self.worst
@@ -238,14 +276,14 @@ def as_table(judgement: Judgement) -> Table:
             attacker.mutual_information_bits,
         )
         table.add_row(Text(attacker.name), *map(str, figures), style="bold" if rank == 0 else None)
-    chance, fresh = 1 / len(judgement.classes), any(attacker.name.endswith(FRESH) for attacker in judgement.attackers)
+    chance = 1 / len(judgement.classes)
     table.add_row(
         "(guessing)", f"{chance:.3f}", f"{judgement.prior.estimate:.3f}", "0.500", "0.000", "0.000", style="dim"
     )
     table.caption = (
         f"Estimates against the attackers tried, not guarantees; {level} intervals over {judgement.n[2]:,} victims"
         + (f" in {judgement.groups:,} groups" if judgement.groups is not None else "")
-        + (". The one that counts comes first." if fresh else ". The strongest on validation comes first.")
+        + ". The strongest comes first; its interval holds although the largest was taken."
     )
     table.caption_justify = "left"
     return table

@@ -1,36 +1,44 @@
-"""The panel: several attackers of different kinds; the strongest is chosen on validation and scored on victims."""
+"""The panel: several attackers of different kinds; the largest figure on victims counts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import Lock
 
 import numpy as np
-from scipy.special import ndtr
 
 from fedveil.attacks.attack import Attack
-from fedveil.attacks.fresh import CrossTrial, check_enough
-from fedveil.attacks.judgement import FRESH, Beyond, Judgement
-from fedveil.attacks.trial import Question, Trial
+from fedveil.attacks.findings import GIVEN, VECTORS_ALONE, Findings
+from fedveil.attacks.fresh import WORTHWHILE, Halves, check_enough, enough, some_people
+from fedveil.attacks.judgement import FRESH, Judgement
+from fedveil.attacks.p_values import holm
+from fedveil.attacks.trial import Attempt, Question, Trial, attempted, measured
 from fedveil.core import plugins
 from fedveil.core.arrays import FloatArray
 from fedveil.core.errors import InputError, nearest
-from fedveil.core.measures import chance_error, detectable_advantage, interval
 from fedveil.core.randomness import child_seed, numpy_generator
+from fedveil.core.threads import side_by_side, usable_cores
 from fedveil.view import Pool, View
 
-FULL = ("logistic", "mlp-small", "mlp-large", "rbf-svm", "forest", "boosting")
+FULL = ("logistic", "mlp-small", "mlp-large", "rbf-svm", "forest", "boosting", "look-up")
 """The attackers of `panel("full")`."""
-QUICK = ("logistic", "mlp-small", "boosting")
+QUICK = ("logistic", "mlp-small", "boosting", "look-up")
 """The attackers of `panel("quick")`, for demonstrations."""
+
+Look = Callable[[Pool], FloatArray]
+"""Which part of each vector an attacker sees."""
 
 
 @dataclass(frozen=True)
 class Panel:
     """Attackers by name ("fedveil.attacks" entry points), and how they are judged.
 
-    Every attacker is trained on the auxiliary pool, calibrated and ranked by balanced accuracy on the validation
-    pool, and scored on victims that it has never seen. All figures are estimates.
+    Every attacker is trained on the auxiliary pool, calibrated on the validation pool, and scored on victims that it
+    has never seen. The largest figure on victims is the headline, with an interval that holds although the largest
+    was taken (`fedveil.attacks.strongest`); the attacker chosen on validation stands beside it, and only its figure on
+    validation people may decide between releases. All figures are estimates.
 
     Attributes:
         attackers: names of the attackers to try.
@@ -38,9 +46,10 @@ class Panel:
         draws: bootstrap draws for each interval.
         confidence: level of the intervals, shared among the attributes that are judged together.
         device: where networks are trained.
-        fresh: also train every attacker on fresh people: see `fedveil.attacks.fresh`. Of the attacker chosen from
-            the panel and the one chosen from the fresh ones, the one that guesses the victims better counts. Since
-            two are compared, all intervals are at 1 − (1 − confidence) / 2 and the p-value is doubled (Bonferroni).
+        fresh: also train every attacker on fresh people: see `fedveil.attacks.fresh`. By default they are tried if
+            what made the vectors was fitted on the auxiliary people and there are enough others.
+        workers: how many attackers are trained at a time, each on one thread; default: one for every usable core.
+            Figures do not depend on it.
         progress: called with a line of text whenever an attacker starts.
     """
 
@@ -49,7 +58,8 @@ class Panel:
     draws: int = 1000
     confidence: float = 0.95
     device: str = "auto"
-    fresh: bool = False
+    fresh: bool | None = None
+    workers: int | None = field(default=None, compare=False)
     progress: Callable[[str], None] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -81,75 +91,92 @@ class Panel:
         corrected = [replace(j, adjusted_p_value=p) for j, p in zip(judgements, adjusted, strict=True)]
         return sorted(corrected, key=lambda judgement: -judgement.worst.advantage.estimate)
 
+    def tries_fresh(self, view: View, attribute: str) -> bool:
+        """Return whether attackers that learn from fresh people are tried as well."""
+        victims = view.victims
+        if self.fresh is None:
+            return view.fitted and enough(victims.attributes[attribute], victims.groups, WORTHWHILE)
+        if self.fresh:
+            check_enough(victims, attribute)
+        return self.fresh
+
     def _judge(self, view: View, attribute: str, confidence: float) -> Judgement:
-        looks = 2 if self.fresh else 1
-        confidence = 1 - (1 - confidence) / looks
-        pools = (view.auxiliary, view.validation, view.victims)
         labelled = view.about(attribute)
-        labels = labelled.victims.attributes[attribute]
-        sizes = (len(labelled.auxiliary), len(labelled.validation), len(labelled.victims))
-        classes, groups = len(labels.values), labelled.victims.groups
-        trials = self._try_all(labelled, attribute, _everything)
+        fresh = self.tries_fresh(labelled, attribute)
+        looks: list[tuple[Look, str]] = [(_everything, "")]
         if labelled.victims.given is not None:  # further columns can also mislead, so some attackers ignore them
-            trials += self._try_all(labelled, attribute, _vectors_only, " (vectors alone)")
-        ranked = sorted(trials, key=lambda trial: -trial.validation_balanced_accuracy)
-        others = self._try_fresh(labelled, attribute) if self.fresh else []
-        informed = max(trials, key=lambda trial: trial.validation_information)
-        beyond = None
-        if labelled.victims.given is not None:
-            baseline = self._try_all(labelled, attribute, _given_only)
-            beyond = _beyond(ranked[0], informed, baseline, confidence, view.given_names)
-        chosen, ranked = ranked[0], _counted(ranked, others)
-        worst_draws = ranked[0].draws["balanced_accuracy"]
-        error = max(float(np.nanstd(worst_draws[1:])), chance_error(labels.codes, classes, groups))
-        p_value = min(1.0, looks * float(ndtr((1 / classes - worst_draws[0]) / error)))
-        return Judgement(
+            looks += [(_vectors_only, VECTORS_ALONE), (_given_only, GIVEN)]
+        trials = self._try_all(labelled, attribute, looks, fresh)
+        findings = Findings(
+            view=labelled,
             attribute=attribute,
-            classes=labels.values,
-            n=sizes,
-            unlabelled=sum(map(len, pools)) - sum(sizes),
-            groups=None if groups is None else len(np.unique(groups)),
-            prior=interval(ranked[0].draws["prior"], confidence),
-            attackers=tuple(trial.figures(confidence) for trial in ranked),
-            validation_leakage=chosen.on_validation(confidence),
-            mutual_information_bits=interval(informed.draws["mutual_information_bits"], confidence),
-            mutual_information_attacker=informed.name,
-            detectable_advantage=detectable_advantage(labels.codes, classes, groups, confidence),
-            p_value=p_value,
-            adjusted_p_value=p_value,
+            trials=[trial for trial in trials if not trial.name.endswith(GIVEN)],
+            baseline=[trial for trial in trials if trial.name.endswith(GIVEN)],
             confidence=confidence,
             seed=self.seed,
-            beyond=beyond,
-            draws={name: ranked[0].draws[name] for name in ("balanced_accuracy", "accuracy")},
+        )
+        return replace(
+            findings.judgement(),
+            unlabelled=sum(map(len, view.pools)) - sum(map(len, labelled.pools)),
+            from_half=self._from_half(labelled, attribute, findings.strongest),
+            notes=self._notes(labelled, attribute, trials),
         )
 
-    def _try_fresh(self, view: View, attribute: str) -> list[Trial]:
-        """Try every attacker on people on whom the defence was never fitted; the chosen one comes first."""
-        check_enough(view.victims, attribute)
-        crossed = CrossTrial(self.seed, self.draws, lambda: numpy_generator(self.seed, "bootstrap", attribute))
-        trials = []
-        for name in self.attackers:
-            if self.progress:
-                self.progress(f"{attribute}: {name}{FRESH}")
-            trials.append(crossed.run(name, self._maker(view, attribute, name), view, attribute, _everything))
-        return sorted(trials, key=lambda trial: -trial.validation_balanced_accuracy)
+    def _try_all(self, view: View, attribute: str, looks: Sequence[tuple[Look, str]], fresh: bool) -> list[Trial]:
+        """Try every attacker on every look, and on fresh people; all by the same draws, so differences are paired."""
+        jobs: list[Callable[[], Attempt]] = []
+        said = _Said(self.progress)
+        for look, note in looks:
+            question = Question.ask(view, attribute, look)
+            for name in self.attackers:
+                make = self._maker(view, attribute, name)
+                jobs.append(said.before(f"{attribute}: {name}", partial(_attempted, name + note, make, question)))
+        if fresh:
+            halves = Halves.of(view, attribute, _everything, self.seed)
+            for name in self.attackers:
+                make = self._maker(view, attribute, name)
+                jobs.append(said.before(f"{attribute}: {name}{FRESH}", partial(halves.attempt, name, make)))
+        attempts = side_by_side(jobs, self.workers or usable_cores())
+        rng = numpy_generator(self.seed, "bootstrap", attribute)
+        return measured(attempts, view.victims.groups, self.draws, rng)
+
+    def _from_half(self, view: View, attribute: str, strongest: Trial) -> float | None:
+        """Return what the strongest attacker reads if it learns from half as many people; None if they lack a value."""
+        name = strongest.name.removesuffix(FRESH)
+        note = VECTORS_ALONE if name.endswith(VECTORS_ALONE) else ""
+        name, look = name.removesuffix(note), _vectors_only if note else _everything
+        make = self._maker(view, attribute, name)
+        labels = view.victims.attributes[attribute]
+        if self.progress:
+            self.progress(f"{attribute}: {strongest.name}, from half as many people")
+        try:
+            if strongest.name.endswith(FRESH):
+                job = partial(Halves.of(view, attribute, look, self.seed, share=0.5).attempt, name, make)
+            else:
+                seed = child_seed(self.seed, "fewer", attribute)
+                fewer = replace(view, auxiliary=some_people(view.auxiliary, attribute, 0.5, seed))
+                if (fewer.auxiliary.attributes[attribute].counts == 0).any():
+                    return None
+                job = partial(_attempted, name, make, Question.ask(fewer, attribute, look))
+        except InputError:  # a half of a half lacks a value
+            return None
+        attempt = side_by_side([job], 1)[0]
+        return float(attempt.victims.recalls[0][labels.counts > 0].mean())
+
+    def _notes(self, view: View, attribute: str, trials: Sequence[Trial]) -> tuple[str, ...]:
+        """Return what attackers left out, and why none learned from fresh people where that would be expected."""
+        notes = [f"{trial.name.removesuffix(FRESH)} {note}" for trial in trials for note in trial.attempt.notes]
+        if view.fitted and self.fresh is None and not self.tries_fresh(view, attribute):
+            notes.append(
+                f"no attacker learned from fresh people, since some value of {attribute} has fewer than {WORTHWHILE} "
+                "test people (or groups)"
+            )
+        return tuple(dict.fromkeys(notes))
 
     def _maker(self, view: View, attribute: str, name: str) -> Callable[[], Attack]:
         kind = plugins.load("fedveil.attacks", name, Attack)
         view.require(kind.needs, f"attacker {name!r}")
         return lambda: kind(seed=child_seed(self.seed, "attack", attribute, name), device=self.device)
-
-    def _try_all(self, view: View, attribute: str, look: Callable[[Pool], FloatArray], note: str = "") -> list[Trial]:
-        question = Question.ask(view, attribute, look)
-        trials = []
-        for name in self.attackers:
-            if self.progress:
-                self.progress(f"{attribute}: {name}")
-            attack = self._maker(view, attribute, name)()
-            # All attackers on an attribute share the same draws, so that differences are paired.
-            rng = numpy_generator(self.seed, "bootstrap", attribute)
-            trials.append(Trial.run(name + note, attack, question, self.draws, rng))
-        return trials
 
 
 def panel(kind: str | Sequence[str] = "full", **settings: object) -> Panel:
@@ -164,24 +191,25 @@ def panel(kind: str | Sequence[str] = "full", **settings: object) -> Panel:
     return Panel(attackers=tuple(names), **settings)  # type: ignore[arg-type]
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values by Holm's step-down rule, in the order given.
+@dataclass(frozen=True)
+class _Said:
+    """Says a line before a job starts; jobs may start in several threads at once."""
 
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    order = np.argsort(p_values)
-    adjusted, running = np.empty(len(p_values)), 0.0
-    for rank, index in enumerate(order):
-        running = max(running, min(1.0, (len(order) - rank) * p_values[index]))
-        adjusted[index] = running
-    return [float(p) for p in adjusted]
+    progress: Callable[[str], None] | None
+    lock: Lock = field(default_factory=Lock)
+
+    def before(self, line: str, job: Callable[[], Attempt]) -> Callable[[], Attempt]:
+        def said() -> Attempt:
+            if self.progress:
+                with self.lock:
+                    self.progress(line)
+            return job()
+
+        return said
 
 
-def _counted(ranked: list[Trial], fresh: list[Trial]) -> list[Trial]:
-    """Return all trials, with the one that counts first: of the two chosen ones, the one that guesses better."""
-    chosen = max([*ranked[:1], *fresh[:1]], key=lambda trial: float(trial.draws["balanced_accuracy"][0]))
-    return [chosen, *(trial for trial in (*ranked, *fresh) if trial is not chosen)]
+def _attempted(name: str, make: Callable[[], Attack], question: Question) -> Attempt:
+    return attempted(name, make(), question)
 
 
 def _everything(pool: Pool) -> FloatArray:
@@ -195,21 +223,3 @@ def _vectors_only(pool: Pool) -> FloatArray:
 def _given_only(pool: Pool) -> FloatArray:
     assert pool.given is not None
     return pool.given
-
-
-def _beyond(
-    worst: Trial, informed: Trial, baseline: list[Trial], confidence: float, columns: tuple[str, ...]
-) -> Beyond:
-    """Compare with attackers that saw only the given columns; all draws are shared, so differences are paired."""
-    strongest = max(baseline, key=lambda trial: trial.validation_balanced_accuracy)
-    best_informed = max(baseline, key=lambda trial: trial.validation_information)
-    added = {name: worst.draws[name] - strongest.draws[name] for name in ("balanced_accuracy", "auc")}
-    bits = "raw_information"
-    conditional = np.maximum(informed.draws[bits] - best_informed.draws[bits], 0)
-    return Beyond(
-        columns=columns,
-        baseline=strongest.figures(confidence),
-        balanced_accuracy=interval(added["balanced_accuracy"], confidence),
-        auc=interval(added["auc"], confidence),
-        mutual_information_bits=interval(conditional, confidence),
-    )

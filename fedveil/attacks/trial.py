@@ -9,7 +9,7 @@ validation is small.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from fedveil.attacks.judgement import AttackerFigures
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError
 from fedveil.core.figures import Estimate
-from fedveil.core.measures import Predictions, counting_units, figures_of, resampled, smoothed_interval
+from fedveil.core.measures import Predictions, counting_units, figures_of, resampled_together, smoothed_interval
 from fedveil.core.standardise import Standardiser
 from fedveil.view import Pool, View
 
@@ -39,6 +39,7 @@ class Question:
         victims: what they are scored on.
         groups: the group that each victim's vector belongs to, or None.
         classes: how many values the attribute has.
+        learned_from: how many people (or groups) attackers learn from.
     """
 
     auxiliary: Labelled
@@ -46,6 +47,7 @@ class Question:
     victims: Labelled
     groups: IntArray | None
     classes: int
+    learned_from: int
 
     @property
     def prior(self) -> FloatArray:
@@ -67,14 +69,36 @@ class Question:
             victims=labelled(view.victims),
             groups=view.victims.groups,
             classes=len(view.victims.attributes[attribute].values),
+            learned_from=view.auxiliary.people,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """An attacker's guesses, before they are measured.
+
+    Attributes:
+        name: the attacker's name.
+        validation: guesses about validation records, by which it is ranked.
+        victims: guesses about victims.
+        learned_from: how many people (or groups) it learned from.
+        notes: what the attacker left out, such as vectors above a cap.
+        parts: for each victim, which of several fitted attackers guessed it; None if one guessed all.
+    """
+
+    name: str
+    validation: Predictions
+    victims: Predictions
+    learned_from: int = 0
+    notes: tuple[str, ...] = ()
+    parts: IntArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
     """An attacker's measures in every bootstrap draw (entry 0 is the sample itself), and its figures on validation."""
 
-    name: str
+    attempt: Attempt
     draws: dict[str, FloatArray]
     recalls: FloatArray
     units: IntArray
@@ -83,45 +107,29 @@ class Trial:
     validation_units: FloatArray
     validation_recalls: FloatArray
 
+    @property
+    def name(self) -> str:
+        """The attacker's name."""
+        return self.attempt.name
+
     @classmethod
     def run(cls, name: str, attack: Attack, question: Question, draws: int, rng: np.random.Generator) -> Trial:
         """Fit, calibrate and score one attacker."""
-        validation, victims = tried(name, attack, question)
-        return cls.of(name, validation, victims, question.groups, draws, rng)
+        return cls.of(attempted(name, attack, question), question.groups, draws, rng)
 
     @classmethod
-    def of(
-        cls,
-        name: str,
-        validation: Predictions,
-        victims: Predictions,
-        groups: IntArray | None,
-        draws: int,
-        rng: np.random.Generator,
-    ) -> Trial:
-        """Measure an attacker's guesses about validation records, by which it is ranked, and about victims."""
-        (recalls, counts), (validation_recalls, validation_counts) = victims.recalls, validation.recalls
-        units = counting_units(victims.codes, len(victims.prior), groups)
-        return cls(
-            name=name,
-            draws=resampled(victims, groups, draws, rng),
-            recalls=recalls,
-            units=units,
-            validation_balanced_accuracy=float(validation_recalls.mean()),
-            validation_information=-float(validation.surprise.mean()),
-            # validation records come in groups as large as those of victims
-            validation_units=validation_counts * units / np.maximum(counts, 1),
-            validation_recalls=validation_recalls,
-        )
+    def of(cls, attempt: Attempt, groups: IntArray | None, draws: int, rng: np.random.Generator) -> Trial:
+        """Measure one attacker's guesses."""
+        return measured([attempt], groups, draws, rng)[0]
 
     def on_validation(self, confidence: float) -> Estimate:
-        """Return the balanced accuracy on validation people with its interval, which ignores that it was chosen."""
+        """Return the balanced accuracy on validation people with its interval, for this attacker alone."""
         point = self.validation_balanced_accuracy
         low, high = smoothed_interval(self.validation_recalls, self.validation_units, confidence)
         return Estimate(point, min(low, point), max(high, point), confidence)
 
     def figures(self, confidence: float) -> AttackerFigures:
-        """Return the figures with intervals at a level of confidence."""
+        """Return the figures with intervals at a level of confidence, for this attacker alone."""
         figures = figures_of(self.draws, self.recalls, self.units, confidence)
         names = ("accuracy", "gap", "balanced_accuracy", "auc", "advantage", "mutual_information_bits")
         return AttackerFigures(
@@ -129,6 +137,30 @@ class Trial:
             **{name: figures[name] for name in names},
             validation_balanced_accuracy=self.validation_balanced_accuracy,
         )
+
+
+def measured(attempts: Sequence[Attempt], groups: IntArray | None, draws: int, rng: np.random.Generator) -> list[Trial]:
+    """Measure several attackers' guesses about the same victims, by the same draws: differences are paired."""
+    first = attempts[0].victims
+    units = counting_units(first.codes, len(first.prior), groups)
+    trials = []
+    all_draws = resampled_together([attempt.victims for attempt in attempts], groups, draws, rng)
+    for attempt, resamples in zip(attempts, all_draws, strict=True):
+        (recalls, counts), (on_validation, validation_counts) = attempt.victims.recalls, attempt.validation.recalls
+        trials.append(
+            Trial(
+                attempt=attempt,
+                draws=resamples,
+                recalls=recalls,
+                units=units,
+                validation_balanced_accuracy=float(on_validation.mean()),
+                validation_information=-float(attempt.validation.surprise.mean()),
+                # validation records come in groups as large as those of victims
+                validation_units=validation_counts * units / np.maximum(counts, 1),
+                validation_recalls=on_validation,
+            )
+        )
+    return trials
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,10 +234,12 @@ class Fitted:
         return Predictions(about.codes, balanced.argmax(axis=1), natural.argmax(axis=1), natural, self.prior)
 
 
-def tried(name: str, attack: Attack, question: Question) -> tuple[Predictions, Predictions]:
-    """Fit an attacker, calibrate it on validation, and return its guesses about validation records and victims."""
+def attempted(name: str, attack: Attack, question: Question) -> Attempt:
+    """Fit an attacker, calibrate it on validation, and let it guess about validation records and victims."""
     fitted = Fitted.on(name, attack, question)
-    return fitted.says(question.validation), fitted.says(question.victims)
+    return Attempt(
+        name, fitted.says(question.validation), fitted.says(question.victims), question.learned_from, attack.notes
+    )
 
 
 def _checked(name: str, scores: FloatArray, about: Labelled, classes: int) -> FloatArray:

@@ -27,13 +27,14 @@ from typing import Any
 import numpy as np
 
 from fedveil.attacks.attack import Attack
-from fedveil.attacks.fresh import CrossTrial, halves
+from fedveil.attacks.fresh import Halves
 from fedveil.audit.graded import graded_posterior, weight
 from fedveil.audit.outputs import Outputs, label_cells, label_columns, visible_columns
 from fedveil.core import plugins
 from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.bootstrap import bootstrap_weights
 from fedveil.core.figures import Estimate
-from fedveil.core.measures import Predictions, bootstrap_weights, interval
+from fedveil.core.measures import Predictions, interval
 from fedveil.core.randomness import child_seed, numpy_generator
 from fedveil.data.attribute import Attribute
 from fedveil.view import Pool, View
@@ -90,20 +91,19 @@ def excess(
     """Measure what the scores add about an attribute that every record carries, each value at least eight times."""
     name, codes, groups = secret.name, secret.codes, outputs.groups
     people = Pool(visible_columns(outputs), {name: secret}, groups, label_columns(outputs))
-    crossed = CrossTrial(seed, _DRAWS, lambda: numpy_generator(seed, "excess", name))
+    crossed = Halves.of(View(people, people, people), name, _labels_and_scores, seed)
     predictions: dict[str, Predictions] = {}
     for attacker in attackers:
         if progress:
             progress(f"{name} beyond the labels: {attacker}")
         make = _maker(attacker, child_seed(seed, "excess", name, attacker), device)
-        view = View(people, people, people)
-        _, predictions[attacker] = crossed.predictions(attacker, make, view, name, _labels_and_scores)
-    half = halves(codes, groups, child_seed(seed, "halves", name))
+        predictions[attacker] = crossed.attempt(attacker, make).victims
+    half = crossed.half
     table = _out_of_half(outputs, secret, half)
     best, chosen = blended(predictions, table, half)
     left = _surprise(codes, table, label_cells(outputs))
     honest = _graded_gain(outputs, secret, half, left)
-    return _measured(left, honest, best, table, groups, confidence, chosen, crossed.bootstrap())
+    return _measured(left, honest, best, table, groups, confidence, chosen, numpy_generator(seed, "excess", name))
 
 
 def blended(predictions: Mapping[str, Predictions], table: FloatArray, half: IntArray) -> tuple[Predictions, str]:

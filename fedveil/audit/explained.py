@@ -16,9 +16,10 @@ import numpy as np
 
 from fedveil.audit.outputs import Outputs, label_cells
 from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.bootstrap import bootstrap_weights
 from fedveil.core.entropy import plug_in_conditional_entropy, plug_in_entropy
 from fedveil.core.figures import Estimate
-from fedveil.core.measures import bootstrap_weights, interval
+from fedveil.core.measures import interval
 from fedveil.core.randomness import numpy_generator
 from fedveil.data.attribute import Attribute
 

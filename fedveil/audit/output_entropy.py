@@ -14,8 +14,9 @@ import numpy as np
 
 from fedveil.audit.outputs import Outputs
 from fedveil.core.arrays import FloatArray
+from fedveil.core.bootstrap import bootstrap_weights
 from fedveil.core.figures import Estimate
-from fedveil.core.measures import bootstrap_weights, interval
+from fedveil.core.measures import interval
 from fedveil.core.randomness import numpy_generator
 from fedveil.data.attribute import Attribute
 

@@ -188,8 +188,10 @@ class Attacks(_Section):
     decensoring: bool = Field(
         False, description="Also try de-censoring (Song and Shmatikov 2020) on representations, beside its control."
     )
-    fresh: bool = Field(
-        False, description="Also train every attacker on one half of the test people, whom the defence has never seen."
+    fresh: Literal["auto"] | bool = Field(
+        "auto",
+        description="Also train every attacker on one half of the test people, whom the defence has never seen; auto: "
+        "if people release something and every value has at least 40 test people (or groups).",
     )
     draws: int = Field(1000, ge=100, le=10_000, description="Bootstrap draws for each interval.")
     rounds: list[int] = Field(

@@ -6,7 +6,8 @@ not independent evidence. With K values, advantage = (K · balanced accuracy −
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,15 +16,13 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.bootstrap import bootstrap_weights
 from fedveil.core.errors import InputError
 from fedveil.core.figures import Estimate
 from fedveil.core.randomness import numpy_generator
 
 Figures = TypeVar("Figures", float, FloatArray)
 """One figure, or an array of figures."""
-
-_CELLS_AT_ONCE = 8_000_000
-"""How many resampling weights are held in memory at a time."""
 
 _SHARE_DRAWS = 1000
 """Bootstrap draws for the interval of a share of right guesses, if records come in groups."""
@@ -67,53 +66,94 @@ class Predictions:
         return right / np.maximum(counts, 1), counts
 
 
-def bootstrap_weights(n: int, groups: IntArray | None, draws: int, rng: np.random.Generator) -> Iterator[FloatArray]:
-    """Yield blocks of resampling weights, (draws in the block, n); the very first row is the sample itself."""
-    yield np.ones((1, n))
-    unit_of_row = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
-    units = int(unit_of_row.max()) + 1
-    even = np.full(units, 1 / units)
-    block = max(1, _CELLS_AT_ONCE // n)
-    for start in range(0, draws, block):
-        drawn = rng.multinomial(units, even, size=min(block, draws - start)).astype(np.float64)
-        yield drawn if groups is None else drawn[:, unit_of_row]
-
-
 def resampled(
     predictions: Predictions, groups: IntArray | None, draws: int, rng: np.random.Generator
 ) -> dict[str, FloatArray]:
-    """Return every measure for the sample (entry 0) and for each bootstrap draw.
+    """Return every measure of one attacker for the sample (entry 0) and for each bootstrap draw."""
+    return resampled_together([predictions], groups, draws, rng)[0]
 
-    The prior is the victims' share of the value that is most frequent in the attacker's data. Information is H(u) of
-    the victims minus the posterior's cross-entropy, clipped to [0, H(u)]: an estimate of a lower bound on I(u; r).
+
+def resampled_together(
+    attackers: Sequence[Predictions], groups: IntArray | None, draws: int, rng: np.random.Generator
+) -> list[dict[str, FloatArray]]:
+    """Return every measure of several attackers on the same records, all by the same draws.
+
+    The prior is the records' share of the value that is most frequent in the attacker's data. Information is H(u) of
+    the records minus the posterior's cross-entropy, clipped to [0, H(u)]: an estimate of a lower bound on I(u; r).
+    Every measure is a ratio of weighted sums, so one product of weights and columns yields all of them; the area under
+    the ROC curve is one to first order (`_area_columns`).
     """
-    codes, classes = predictions.codes, predictions.log_posterior.shape[1]
+    codes, classes = attackers[0].codes, attackers[0].log_posterior.shape[1]
     one_hot = np.eye(classes)[codes]
-    right_balanced = one_hot * (predictions.balanced == codes)[:, None]
-    right_plain = (predictions.plain == codes).astype(np.float64)
-    surprise, commonest = predictions.surprise, int(np.argmax(predictions.prior))
-    # With two classes one area is enough: the other is the same curve seen from the other side.
-    ranking = {code: _ranked(predictions.log_posterior[:, code]) for code in range(1 if classes == 2 else 0, classes)}
-    rows: dict[str, list[FloatArray]] = {
-        name: [] for name in ("accuracy", "prior", "balanced_accuracy", "auc", "raw_information", "entropy")
-    }
-    for weights in bootstrap_weights(len(codes), groups, draws, rng):
-        total = weights.sum(axis=1)
-        mass = weights @ one_hot
-        shares = mass / total[:, None]
-        entropy = -np.where(shares > 0, shares * np.log2(np.where(shares > 0, shares, 1)), 0).sum(axis=1)
-        areas = np.stack([_areas(weights, codes == code, *ranked) for code, ranked in ranking.items()], axis=1)
-        rows["accuracy"].append((weights @ right_plain) / total)
-        rows["prior"].append(shares[:, commonest])
-        rows["balanced_accuracy"].append(_mean_without_nan(_ratio(weights @ right_balanced, mass)))
-        rows["auc"].append(_mean_without_nan(areas))
-        rows["raw_information"].append(entropy - (weights @ surprise) / total)
-        rows["entropy"].append(entropy)
-    figures = {name: np.concatenate(parts) for name, parts in rows.items()}
-    figures["gap"] = figures["accuracy"] - figures["prior"]
-    figures["advantage"] = advantage_from_balanced_accuracy(figures["balanced_accuracy"], classes)
-    figures["mutual_information_bits"] = np.clip(figures["raw_information"], 0, figures["entropy"])
+    layout = [_columns_of(predictions, one_hot) for predictions in attackers]
+    columns = np.hstack([one_hot, *(block for block, _ in layout)]).astype(np.float32)
+    sums = np.concatenate(
+        [weights.astype(np.float32) @ columns for weights in bootstrap_weights(len(codes), groups, draws, rng)]
+    ).astype(np.float64)
+    sums[0] = np.hstack([one_hot, *(block for block, _ in layout)]).sum(axis=0)  # the sample itself without rounding
+    mass, start, figures = sums[:, :classes], classes, []
+    for predictions, (block, areas) in zip(attackers, layout, strict=True):
+        stop = start + block.shape[1]
+        figures.append(_measures(predictions, mass, sums[:, start:stop], areas))
+        start = stop
     return figures
+
+
+def _columns_of(predictions: Predictions, one_hot: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the columns whose weighted sums make up an attacker's measures, and the sample's areas.
+
+    They are: right balanced guesses of each value, right plain guesses, surprise, and two for each area.
+    """
+    codes, classes = predictions.codes, one_hot.shape[1]
+    right = one_hot * (predictions.balanced == codes)[:, None]
+    plain = (predictions.plain == codes).astype(np.float64)[:, None]
+    # With two classes one area is enough: the other is the same curve seen from the other side.
+    areas = [_area_columns(predictions.log_posterior[:, c], codes == c) for c in range(classes == 2, classes)]
+    parts = [right, plain, predictions.surprise[:, None], *(columns for columns, _ in areas)]
+    return np.hstack(parts), np.array([area for _, area in areas])
+
+
+def _measures(predictions: Predictions, mass: FloatArray, sums: FloatArray, areas: FloatArray) -> dict[str, FloatArray]:
+    """Return one attacker's measures from the weighted sums of its columns, one entry for each draw."""
+    classes = mass.shape[1]
+    total = mass.sum(axis=1)
+    shares = mass / total[:, None]
+    entropy = -np.where(shares > 0, shares * np.log2(np.where(shares > 0, shares, 1)), 0).sum(axis=1)
+    positives = mass[:, classes - len(areas) :]
+    above, below = sums[:, classes + 2 :: 2], sums[:, classes + 3 :: 2]
+    projected = _ratio(above, positives) + _ratio(below, total[:, None] - positives) - areas
+    balanced_accuracy = _mean_without_nan(_ratio(sums[:, :classes], mass))
+    accuracy, prior = sums[:, classes] / total, shares[:, int(np.argmax(predictions.prior))]
+    information = entropy - sums[:, classes + 1] / total
+    return {
+        "accuracy": accuracy,
+        "prior": prior,
+        "gap": accuracy - prior,
+        "balanced_accuracy": balanced_accuracy,
+        "advantage": advantage_from_balanced_accuracy(balanced_accuracy, classes),
+        "auc": _mean_without_nan(np.clip(projected, 0, 1)),
+        "raw_information": information,
+        "entropy": entropy,
+        "mutual_information_bits": np.clip(information, 0, entropy),
+    }
+
+
+def _area_columns(scores: FloatArray, positive: np.ndarray) -> tuple[FloatArray, float]:
+    """Return what each record contributes to the area under the ROC curve, ties counted half, and the area.
+
+    The area is a two-sample U-statistic. In a resample it equals, up to O(1/n), the mean over positives of the share
+    of negatives below plus the mean over negatives of the share of positives above, minus the area itself (Hoeffding's
+    projection; DeLong et al. 1988). The first column holds the former shares, the second the latter.
+    """
+    ordered = [np.sort(scores[part]) for part in (~positive, positive)]
+    columns = np.zeros((len(scores), 2))
+    for column, (others, part) in enumerate(zip(ordered, (positive, ~positive), strict=True)):
+        if not len(others):
+            continue
+        lower, upper = (np.searchsorted(others, scores[part], side) for side in ("left", "right"))
+        share = (lower + upper) / (2 * len(others))
+        columns[part, column] = share if column == 0 else 1 - share
+    return columns, float(columns[positive, 0].mean()) if positive.any() else math.nan
 
 
 def interval(draws: FloatArray, confidence: float) -> Estimate:
@@ -226,19 +266,3 @@ def _mean_without_nan(values: FloatArray) -> FloatArray:
     """Return the mean of each row's entries that are not NaN; NaN for a row without any."""
     counts = ~np.isnan(values)
     return _ratio(np.where(counts, values, 0).sum(axis=1), counts.sum(axis=1).astype(np.float64))
-
-
-def _ranked(scores: FloatArray) -> tuple[IntArray, IntArray]:
-    """Return the ascending order and the positions in it at which each run of equal scores starts."""
-    order = np.argsort(scores, kind="stable")
-    ordered = scores[order]
-    return order, np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-
-
-def _areas(weights: FloatArray, positive: np.ndarray, order: IntArray, starts: IntArray) -> FloatArray:
-    """Return the weighted area under the ROC curve, ties counted half, for each row of weights."""
-    ordered, is_positive = weights[:, order], positive[order]
-    positives = np.add.reduceat(ordered * is_positive, starts, axis=1)
-    negatives = np.add.reduceat(ordered * ~is_positive, starts, axis=1)
-    below = np.cumsum(negatives, axis=1) - negatives / 2
-    return _ratio((positives * below).sum(axis=1), positives.sum(axis=1) * negatives.sum(axis=1))

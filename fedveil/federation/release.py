@@ -112,7 +112,7 @@ def released_view(
                 inputs=data.x[rows].reshape(len(rows), -1) if inputs and split != Split.TEST else None,
             )
         )
-    view = View.apart(*pools)
+    view = View.apart(*pools, fitted=True)
     return replace(view, grants=view.grants | {Capability.INPUTS}) if inputs else view
 
 

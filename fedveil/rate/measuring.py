@@ -191,7 +191,7 @@ def server_view(released: Released, data: AttributeData, attribute: str, *, know
                 None if data.groups is None else data.groups[rows],
             )
         )
-    return View.apart(*pools)
+    return View.apart(*pools, fitted=True)
 
 
 def _worst(judgement: Judgement) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def checked(study: Study) -> Plan:
             make_game(method, strength)
     data = load_data(study, study.seeds[0])
     _check_names(study, data)
-    if study.attacks.fresh:
+    if study.attacks.fresh is True:
         _check_fresh(study, data)
     methods = all_methods(study, data)
     for method in methods:

@@ -94,8 +94,17 @@ def _judgements(study: Study, run: Run, released: Releases, report: Report) -> l
 
     attacks = study.attacks
     seed = child_seed(run.federation.seed, "panel")
-    judges = panel(attacks.panel, seed=seed, draws=attacks.draws, fresh=attacks.fresh)
-    total, started = len(judges.attackers) * len(study.asked) * (2 if attacks.fresh else 1), 0
+    view = _view(study, run, released)
+    judges = panel(
+        attacks.panel,
+        seed=seed,
+        draws=attacks.draws,
+        fresh=None if attacks.fresh == "auto" else attacks.fresh,
+        workers=study.threads,
+    )
+    fresh = sum(judges.tries_fresh(view.about(attribute), attribute) for attribute in study.asked)
+    # one more for the strongest, which also learns from half as many people
+    total, started = len(judges.attackers) * (len(study.asked) + fresh) + len(study.asked), 0
 
     def progress(line: str) -> None:
         nonlocal started
@@ -103,7 +112,6 @@ def _judgements(study: Study, run: Run, released: Releases, report: Report) -> l
         started += 1
 
     judges = replace(judges, progress=progress)
-    view = _view(study, run, released)
     return [judges.judge(view, attribute) for attribute in study.asked]
 
 

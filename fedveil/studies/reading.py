@@ -197,7 +197,11 @@ def _judgement(part: Part, attribute: str) -> Judgement:
         adjusted_p_value=part.get("adjusted_p_value").number(),
         confidence=confidence,
         seed=part["seed"].whole(),
+        chosen=None if part.get("chosen").value is None else _attacker(part["chosen"], confidence),
         validation_leakage=_on_validation(part["worst"], worst, confidence),
+        learned_from=None if part.get("learned_from").value is None else part["learned_from"].whole(),
+        from_half=None if part.get("from_half").value is None else part["from_half"].number(),
+        notes=() if part.get("notes").value is None else tuple(note.text() for note in part["notes"].entries()),
     )
 
 

@@ -37,7 +37,7 @@ def test_every_attacker_is_also_tried_on_fresh_people(write_study: Callable[...,
         assert cell.result.strongest("u").validation_balanced_accuracy == panel
         written = json.loads((cell.folder / "result.json").read_text())["leakage"]["u"]["worst"]
         assert (written["name"], written["validation_balanced_accuracy"]) == (names[0], panel)
-        assert judged.confidence == 0.975
+        assert judged.confidence == 0.95
     table = pd.read_csv(tmp_path / "out" / "results.csv")
     assert set(table["attacker_name"]) == {"logistic", "logistic (fresh people)"}
     assert (table.groupby("cell")["chosen_on_validation"].sum() == 1).all()

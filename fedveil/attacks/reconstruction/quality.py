@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.bootstrap import bootstrap_weights
 from fedveil.core.errors import InputError
 from fedveil.core.figures import Estimate
-from fedveil.core.measures import bootstrap_weights, interval
+from fedveil.core.measures import interval
 from fedveil.core.randomness import numpy_generator
 
 

@@ -55,7 +55,7 @@ def measure(
     secret: str,
     *,
     attackers: str = "quick",
-    fresh: bool = False,
+    fresh: bool | None = None,
     most: int | None = None,
     draws: int = 1000,
     seed: int = 0,
@@ -72,7 +72,7 @@ def measure(
         secret: s.
         attackers: the panel: "full", "quick" or names, "a,b".
         fresh: whether to try attackers that learn from test records too (for each half, from the other half): F
-            overfits its training records, whose outputs differ from those of others.
+            overfits its training records, whose outputs differ from those of others; by default if there are enough.
         most: how many records of each split attackers get at most, drawn at random; default: all.
         draws: bootstrap draws for each interval.
         seed: the seed of the panel and of the records drawn.
@@ -82,7 +82,7 @@ def measure(
     test = pools[2]
     if most is not None:
         pools = [_some(outputs, most, seed) for outputs in pools]
-    view = View.apart(*(_pool(outputs, secret) for outputs in pools))
+    view = View.apart(*(_pool(outputs, secret) for outputs in pools), fitted=True)
     judgement = panel(attackers, seed=seed, draws=draws, fresh=fresh, progress=progress).judge(view, secret)
     labelled = test.take(test.secrets[secret].known)
     curiosity = None

@@ -144,7 +144,7 @@ class CaseFigures:
 def attackers_note(most: int, draws: int, fresh: bool) -> str:
     """State how retrained attackers were trained and how their intervals were computed."""
     records = f"at most {most} records of each split" if most else "all records"
-    looks = ", at 97.5% since two choices of attackers are compared." if fresh else "."
+    looks = ", also by attackers that learned from test records." if fresh else "."
     return f"they get {records}. Intervals are at 95%; those of retrained attackers use {draws} bootstrap draws{looks}"
 
 

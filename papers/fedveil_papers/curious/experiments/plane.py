@@ -161,7 +161,7 @@ class Laboratory:
         pools = (
             Pool(outputs[rows, None], {"s": secret.take(rows)}) for rows in (drawn.train, drawn.validation, drawn.test)
         )
-        judgement = panel(self.panel, seed=self.seed).judge(View.apart(*pools), "s")
+        judgement = panel(self.panel, seed=self.seed).judge(View.apart(*pools, fitted=True), "s")
         return Readings(
             honesty=RunFigure.of(share_right((outputs[test] >= 0.5) == drawn.y[test])),
             curiosity=None if guesses is None else RunFigure.of(share_right(guesses[test] == drawn.s[test])),

@@ -312,7 +312,7 @@ class CuriousTables(Experiment[TableResults]):
         if any(row.fresh for row in results.rows):
             learned += (
                 " or, since F overfits them, from those of the other half of the test records, whichever reads more "
-                "(intervals at 97.5% for the two looks)"
+                "(the interval holds although the largest was taken)"
             )
         return [
             "δ_y: accuracy of F; δ_s: accuracy of the attack G that was trained with F (the paper's figure). In Std "

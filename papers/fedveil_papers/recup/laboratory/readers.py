@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedveil.attacks.attack import Attack, Labelled
-from fedveil.attacks.trial import Fitted, Question, Trial
+from fedveil.attacks.trial import Attempt, Fitted, Question, Trial
 from fedveil.core import plugins
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.measures import interval
@@ -143,7 +143,8 @@ class Readers:
         scale, fitted, question = self._static[key]
         attacked = Labelled(scale.apply(view.victims.vectors), view.victims.attributes[attribute].codes)
         on_validation, on_victims = fitted.says(question.validation), fitted.says(attacked)
-        return Trial.of(name, on_validation, on_victims, view.victims.groups, self.draws, self._rng(attribute))
+        attempt = Attempt(name, on_validation, on_victims, question.learned_from)
+        return Trial.of(attempt, view.victims.groups, self.draws, self._rng(attribute))
 
     def _attack(self, attribute: str, how: str, name: str) -> Attack:
         kind = plugins.load("fedveil.attacks", name, Attack)
