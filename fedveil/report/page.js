@@ -6,7 +6,7 @@ const DATA = unpack(JSON.parse(document.getElementById("data").textContent));
 function unpack(data) {
   // The other half of pack.py.
   const word = (index) => data.strings[index];
-  for (const view of data.views.flat()) view.points = view.points.map((p) => p && { utility: p[0], leakage: p[1], attacker: word(p[2]), bits: p[3], each: p[4] });
+  for (const view of data.views.flat()) view.points = view.points.map((p) => p && { utility: p[0], leakage: p[1], attacker: word(p[2]), bits: p[3], each: p[4], newSeed: p[5] ?? null });
   data.attackers = data.attackers.map((settings) => settings.map((each) => each.map((a) => ({
     name: word(a[0]), kind: word(a[1]), cotrained: word(a[1]) === "cotrained", chosen: a[2], balanced_accuracy: a[3], auc: a[4] ?? null, bits: a[5] ?? null, brief: a.length < 5 }))));
   data.losses = data.losses.map((runs) => runs.map(([seed, curves]) => ({ seed, curves: curves.map((c) => ({ name: word(c[0]), x: data.rounds[c[1]], y: c[2] })) })));
@@ -81,6 +81,7 @@ const numbered = (text) => ({ text, number: true });
 const COLUMNS = [
   { text: "Setting", key: (i) => i },
   { text: "Leakage", number: true, key: (i, v) => v.points[i]?.leakage[0] ?? null },
+  { text: "Another seed", number: true, key: (i, v) => v.points[i]?.newSeed?.[2] ?? null },
   { text: "Attacker", key: (i, v) => v.points[i]?.attacker ?? null },
   { text: "Co-trained", number: true, key: (i, v) => v.cotrained[i]?.[0] ?? null },
   { text: "Utility", number: true, key: (i, v) => v.points[i]?.utility[0] ?? null },
@@ -89,6 +90,8 @@ const COLUMNS = [
   { text: "Cells", number: true, key: (i, v) => v.points[i]?.each.length ?? 0 },
 ];
 let tableRows = [];
+
+const newSeedCell = (point) => (point?.newSeed ? el("td", { class: "number" }, el("span", { class: "interval" }, `[${digits(point.newSeed[1])}, ${digits(point.newSeed[2])}]`)) : el("td", { class: "number" }, "–"));
 
 function buildTable() {
   const view = currentView(), table = byId("settings");
@@ -103,7 +106,7 @@ function buildTable() {
     const limit = view?.bounds[i] ?? null;
     const row = el("tr", { "data-setting": i, "aria-current": "false" },
       el("td", {}, pick, ...(why ? [el("div", { class: "missing why" }, why)] : [])),
-      figureCell(point?.leakage), el("td", {}, name(point?.attacker ?? "")),
+      figureCell(point?.leakage), newSeedCell(point), el("td", {}, name(point?.attacker ?? "")),
       view?.cotrained[i] ? figureCell(view.cotrained[i]) : el("td", { class: "number" }, "–"),
       figureCell(point?.utility),
       el("td", {}, limit === null ? "–" : el("span", { class: broken(i).length ? "badge contradicted" : "badge" }, `≤ ${upwards(limit)}${broken(i).length ? " contradicted" : ""}`)),
@@ -222,6 +225,8 @@ function certificates(i, view) {
   const right = el("div", {}, el("h3", {}, "Estimated"), el("div", { class: "estimate" },
     el("p", { class: "bound" }, `balanced accuracy ${withInterval(point?.leakage)}`),
     el("p", {}, "Estimate, against the attackers tried", point ? ` (strongest: ${point.attacker})` : "", ". It does not bound any other attacker."),
+    point ? el("p", { class: "new-seed" }, point.newSeed ? `Another seed's release would be read at ${withInterval(point.newSeed)} (95% prediction over seeds).`
+      : `What another seed's release would reveal is not predicted: that takes three seeds, and this setting has figures of ${point.each.length}.`) : null,
     point?.bits ? el("p", {}, `Information read: ${withInterval(point.bits)} bits.`) : null));
   byId("proved").replaceChildren(left, right);
   const certified = DATA.settings.map((_, s) => s).filter((s) => view && view.bounds[s] !== null);
