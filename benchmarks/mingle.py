@@ -14,6 +14,7 @@ import argparse
 import json
 
 import torch
+from fedveil_papers.recup.laboratory.kept import share_kept
 from fedveil_papers.recup.laboratory.point import Laboratory, Point
 from fedveil_papers.recup.laboratory.sending import Sender
 from fedveil_papers.recup.laboratory.task import Task, make_task
@@ -103,10 +104,10 @@ def _learning(task: Task, attribute: str, rounds: int, at: list[tuple[float, flo
         assert veiled is not None
         after = _losses(task, veiled, rounds)[1]
         row = {"method": "mingle", "strength": budget, "losses": [start, after]}
-        print(json.dumps({**row, "kept": (start - after) / (start - end)}), flush=True)
+        print(json.dumps({**row, "kept": share_kept(start - after, start - end)}), flush=True)
         after = _losses(task, task.x, rounds, norm * _unit(task, _flat(task.model())))[1]
         row = {"method": "gaussian", "strength": norm, "losses": [start, after]}
-        print(json.dumps({**row, "kept": (start - after) / (start - end)}), flush=True)
+        print(json.dumps({**row, "kept": share_kept(start - after, start - end)}), flush=True)
 
 
 def _flat(model: nn.Module) -> Tensor:

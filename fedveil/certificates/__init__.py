@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from fedveil.certificates.rate import known_equivocation as known_equivocation
     from fedveil.certificates.rate import rate_information_bound as rate_information_bound
     from fedveil.certificates.rate import with_escape as with_escape
+    from fedveil.certificates.tappfl_theorems import ClassifierConstants as ClassifierConstants
     from fedveil.certificates.tappfl_theorems import corrected_theorem1_error_bound as corrected_theorem1_error_bound
     from fedveil.certificates.tappfl_theorems import (
         corrected_theorem2_accuracy_bound as corrected_theorem2_accuracy_bound,

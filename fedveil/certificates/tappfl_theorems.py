@@ -11,9 +11,76 @@ u=1; R bounds ‖r‖; C_L is the classifier's Lipschitz constant; H = H(u|r) in
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from fedveil.certificates.fano import fano_accuracy_bound
+from fedveil.core.arrays import FloatArray
 from fedveil.core.errors import InputError
+
+_ROWS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class ClassifierConstants:
+    """Theorem 1's R and C_L for a trained task classifier c that answers 0 or 1, on the records that it answered for.
+
+    R is the largest norm among the records' representations. C_L is c's own Lipschitz constant there: the largest
+    |c(r) − c(r′)|/‖r − r′‖ over all pairs, which is 1 over the smallest distance between two representations that c
+    answers differently. It is 0 if all answers are equal. This is what the theorem's proof uses (its c is binary), and
+    no bound: for those records nothing smaller is a Lipschitz constant of c. Two representations are never further
+    apart than 2R, so 2R·C_L ≥ 1 unless c is constant, and the printed bound never exceeds the corrected one.
+
+    Attributes:
+        radius: R.
+        lipschitz: C_L; infinite if equal representations got different answers.
+
+    >>> ClassifierConstants.of([[0.0, 3.0], [0.0, -1.0], [2.0, -1.0]], [0, 0, 1])
+    ClassifierConstants(radius=3.0, lipschitz=0.5)
+    """
+
+    radius: float
+    lipschitz: float
+
+    @classmethod
+    def of(cls, representations: npt.ArrayLike, answers: npt.ArrayLike) -> ClassifierConstants:
+        """Measure both on records: a representation, (records, d), and an answer, 0 or 1, for each."""
+        r, answer = np.asarray(representations, dtype=np.float64), np.asarray(answers)
+        if r.ndim != 2 or answer.shape != r.shape[:1] or not len(r):
+            raise InputError(f"Theorem 1: give a vector and an answer for each record, got {r.shape}, {answer.shape}")
+        if not np.isin(answer, (0, 1)).all():
+            raise InputError("Theorem 1: the classifier's answers must be 0 or 1")
+        radius = float(np.linalg.norm(r, axis=1).max())
+        zeros, ones = r[answer == 0], r[answer == 1]
+        if not len(zeros) or not len(ones):
+            return cls(radius, 0.0)
+        distance = _smallest_distance(zeros, ones)
+        return cls(radius, 1.0 / distance if distance > 0.0 else math.inf)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; an infinite constant is null."""
+        return {
+            "radius": self.radius,
+            "lipschitz": self.lipschitz if math.isfinite(self.lipschitz) else None,
+            "measured": "largest norm, and 1 / smallest distance between different answers, on test people's releases",
+        }
+
+
+def _smallest_distance(first: FloatArray, second: FloatArray) -> float:
+    """Return the smallest distance between a row of one and a row of the other."""
+    centre = second.mean(axis=0)
+    first, second = first - centre, second - centre
+    squares = np.square(second).sum(axis=1)
+    smallest = math.inf
+    for start in range(0, len(first), _ROWS_AT_ONCE):
+        part = first[start : start + _ROWS_AT_ONCE]
+        nearest = (squares - 2.0 * part @ second.T).argmin(axis=1)
+        # Squares cancel where rows are close; the distance itself is computed from differences.
+        smallest = min(smallest, float(np.linalg.norm(part - second[nearest], axis=1).min()))
+    return smallest
 
 
 def printed_theorem1_error_bound(gap: float, advantage: float, radius: float, lipschitz: float) -> float:

@@ -118,12 +118,24 @@ def say_results(results: StudyResults, console: Console) -> None:
 
 
 def rows_table(rows: Sequence[Row]) -> Table:
-    """Return rows as a table for the terminal; a column with one value in all rows becomes part of the title."""
+    """Return rows as a table for the terminal; a column with one value in all rows becomes part of the title.
+
+    Beside the leakage of these releases stands what another seed's release would leak, if some row has enough seeds for
+    a prediction; else the caption says why there is none.
+    """
+    from fedveil.studies.seeds import LEAST
+
+    predicted = any(row.leakage.new_seed is not None for row in rows)
     constant = [name for name in ("task", "attribute") if len({getattr(row, name) for row in rows}) == 1]
     title = ", ".join(f"{name}: {getattr(rows[0], name)}" for name in constant)
     table = Table(title=Text(title) if title else None, title_justify="left")
     names = [name for name in ("task", "attribute") if name not in constant]
-    headings = ("utility (accuracy)", "attacker", "leakage (balanced acc.)", "leakage (accuracy)", "seeds")
+    headings = ["utility (accuracy)", "attacker", "leakage (balanced acc.)", "leakage (accuracy)", "seeds"]
+    if predicted:
+        headings.insert(3, "another seed")
+        table.caption = "Another seed: where the leakage of one more seed's release is predicted to lie, at 95%."
+    else:
+        table.caption = f"What another seed's release would reveal is not predicted: that takes {LEAST} seeds."
     for name in ("method", "strength", *names, *headings):
         table.add_column(name, justify="right" if name in ("strength", "seeds") else "left", no_wrap=name != "attacker")
     for row in rows:
@@ -135,11 +147,18 @@ def rows_table(rows: Sequence[Row]) -> Table:
             str(row.utility.accuracy),
             Text("co-trained (weak)" if weak else row.attacker_name),
             str(row.leakage.balanced_accuracy),
+            *([_predicted(row)] if predicted else []),
             str(row.leakage.accuracy),
             str(len(row.seeds)),
             style="dim" if weak else "",
         )
     return table
+
+
+def _predicted(row: Row) -> str:
+    """Return the interval for another seed's release; its middle is the leakage of these releases."""
+    figure = row.leakage.new_seed
+    return "–" if figure is None else f"[{figure.low:.3f}, {figure.high:.3f}]"
 
 
 def shown(figure: dict[str, float]) -> str:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy.special import log_softmax
 from threadpoolctl import threadpool_limits
 
+from fedveil.certificates.tappfl_theorems import ClassifierConstants
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError, nearest
 from fedveil.core.figures import Estimate
@@ -157,7 +158,7 @@ def fit_heads(
     releases = releases or Releases(run)
     scale = Standardiser.fit(releases.of(Split.TRAIN))
     vectors = {split: scale.apply(releases.of(split)) for split in Split}
-    return [_fit(task, vectors, kinds) for task in labels]
+    return [_fit(task, vectors, kinds, releases.of(Split.TEST)) for task in labels]
 
 
 def score_outputs(run: Run, *, seed: int = 0, draws: int = 1000, releases: Releases | None = None) -> Utility:
@@ -175,7 +176,7 @@ def score_outputs(run: Run, *, seed: int = 0, draws: int = 1000, releases: Relea
         )
     posteriors = {split: log_softmax(values[task.labelled[split]], axis=1) for split, values in scores.items()}
     right = posteriors[Split.VALIDATION].argmax(axis=1) == task.codes[Split.VALIDATION]
-    return task.score(posteriors[Split.TEST], "model", {"model": float(right.mean())})
+    return task.score(posteriors[Split.TEST], scores[Split.TEST], "model", {"model": float(right.mean())})
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,8 +210,8 @@ class _Task:
                 raise InputError(f"task {task!r}: no labelled records in {split.name.lower()}; choose another task")
         return cls(run, label, labelled, codes, child_seed(seed, "head", task), draws)
 
-    def score(self, posterior: FloatArray, head: str, validation: dict[str, float]) -> Utility:
-        """Score log-probabilities for the test people who have the label."""
+    def score(self, posterior: FloatArray, released: FloatArray, head: str, validation: dict[str, float]) -> Utility:
+        """Score log-probabilities for the test people who have the label; `released` is of all test people."""
         data, classes = self.run.federation.data, len(self.label.values)
         guesses, truth = posterior.argmax(axis=1), self.codes[Split.TEST]
         prior = np.bincount(self.codes[Split.TRAIN], minlength=classes) / len(self.codes[Split.TRAIN])
@@ -231,18 +232,25 @@ class _Task:
             head=head,
             validation_accuracy=validation[head],
             heads=validation,
+            constants=ClassifierConstants.of(_rows(released)[self.labelled[Split.TEST]], guesses)
+            if classes == 2
+            else None,
             draws=draws["accuracy"],
         )
 
 
-def _fit(task: _Task, vectors: Mapping[Split, FloatArray], kinds: Sequence[str]) -> Utility:
+def _rows(released: FloatArray) -> FloatArray:
+    return released.reshape(len(released), -1)
+
+
+def _fit(task: _Task, vectors: Mapping[Split, FloatArray], kinds: Sequence[str], released: FloatArray) -> Utility:
     labelled_vectors = {split: vectors[split][task.labelled[split]] for split in Split}
     train, validation = ((labelled_vectors[split], task.codes[split]) for split in (Split.TRAIN, Split.VALIDATION))
     lesson = Lesson(train, validation, len(task.label.values), task.seed, task.run.federation.device)
     fitted = {kind: fit_kind(kind, lesson) for kind in kinds}
     right = {kind: float((head(validation[0]).argmax(axis=1) == validation[1]).mean()) for kind, head in fitted.items()}
     best = max(kinds, key=lambda kind: right[kind])
-    return task.score(fitted[best](labelled_vectors[Split.TEST]), best, right)
+    return task.score(fitted[best](labelled_vectors[Split.TEST]), released, best, right)
 
 
 def _by_value(attribute: Attribute, right: npt.NDArray[np.bool_], groups: IntArray | None) -> dict[str, Estimate]:

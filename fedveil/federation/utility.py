@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedveil.certificates.tappfl_theorems import ClassifierConstants
 from fedveil.core.arrays import FloatArray
 from fedveil.core.figures import Estimate
 
@@ -24,6 +25,8 @@ class Utility:
         head: the kind of head that was chosen on validation people; "model" if the outputs of the game were scored.
         validation_accuracy: the accuracy on validation people by which it was chosen.
         heads: validation accuracy of every kind that was tried.
+        constants: R and C_L of TAPPFL's printed Theorem 1 for the chosen head, on what test people released; None if
+            the task has more than two labels, or if an earlier version computed the figures.
         draws: accuracy on the test people (entry 0) and on each bootstrap draw of them. For one seed and task the
             draws are the same people in every run, so differences between runs are paired. Empty if the figures
             were read from a file.
@@ -37,6 +40,7 @@ class Utility:
     head: str
     validation_accuracy: float
     heads: dict[str, float]
+    constants: ClassifierConstants | None = None
     draws: FloatArray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
@@ -53,4 +57,5 @@ class Utility:
                 for attribute, values in self.by_group.items()
             },
             "heads": dict(self.heads),
+            "constants": None if self.constants is None else self.constants.as_dict(),
         }

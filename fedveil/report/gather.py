@@ -43,13 +43,21 @@ class SeedPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class ShownPoint:
-    """A setting's point on the frontier, its strongest attacker, the bits it reads, and the points of its cells."""
+    """A setting's point on the frontier.
+
+    Attributes:
+        utility, leakage: of these seeds' releases.
+        attacker, bits: the strongest attacker, and the bits that it reads.
+        each: the points of its cells.
+        new_seed: what another seed's release would leak, as a prediction; None with fewer than three seeds.
+    """
 
     utility: Figure
     leakage: Figure
     attacker: str
     bits: Figure | None
     each: list[SeedPoint]
+    new_seed: Figure | None = None
 
 
 @dataclass(frozen=True)
@@ -328,7 +336,7 @@ def _point(setting: Setting, pair: Pair, point: Point, row: Row) -> ShownPoint |
         if cell.id not in pair.lacking
     ]
     bits = figure(row.leakage.mutual_information_bits)
-    return ShownPoint(utility, leakage, row.attacker_name, bits, each)
+    return ShownPoint(utility, leakage, row.attacker_name, bits, each, figure(row.leakage.new_seed))
 
 
 def _why_missing(setting: Setting, pair: Pair) -> str | None:

@@ -103,7 +103,8 @@ def _view(view: PairView, strings: Names) -> dict[str, Any]:
 
 
 def _point(point: ShownPoint, strings: Names) -> list[Any]:
-    return [point.utility, point.leakage, strings.number(point.attacker), _short(point.bits), point.each]
+    start = [point.utility, point.leakage, strings.number(point.attacker), _short(point.bits), point.each]
+    return start if point.new_seed is None else [*start, _short(point.new_seed)]
 
 
 def _attacker(attacker: ShownAttacker, strings: Names, brief: bool) -> list[Any]:

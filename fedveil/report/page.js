@@ -6,7 +6,7 @@ const DATA = unpack(JSON.parse(document.getElementById("data").textContent));
 function unpack(data) {
   // The other half of pack.py.
   const word = (index) => data.strings[index];
-  for (const view of data.views.flat()) view.points = view.points.map((p) => p && { utility: p[0], leakage: p[1], attacker: word(p[2]), bits: p[3], each: p[4] });
+  for (const view of data.views.flat()) view.points = view.points.map((p) => p && { utility: p[0], leakage: p[1], attacker: word(p[2]), bits: p[3], each: p[4], newSeed: p[5] ?? null });
   data.attackers = data.attackers.map((settings) => settings.map((each) => each.map((a) => ({
     name: word(a[0]), kind: word(a[1]), cotrained: word(a[1]) === "cotrained", chosen: a[2], balanced_accuracy: a[3], auc: a[4] ?? null, bits: a[5] ?? null, brief: a.length < 5 }))));
   data.losses = data.losses.map((runs) => runs.map(([seed, curves]) => ({ seed, curves: curves.map((c) => ({ name: word(c[0]), x: data.rounds[c[1]], y: c[2] })) })));
@@ -81,6 +81,7 @@ const numbered = (text) => ({ text, number: true });
 const COLUMNS = [
   { text: "Setting", key: (i) => i },
   { text: "Leakage", number: true, key: (i, v) => v.points[i]?.leakage[0] ?? null },
+  { text: "Another seed", number: true, key: (i, v) => v.points[i]?.newSeed?.[2] ?? null },
   { text: "Attacker", key: (i, v) => v.points[i]?.attacker ?? null },
   { text: "Co-trained", number: true, key: (i, v) => v.cotrained[i]?.[0] ?? null },
   { text: "Utility", number: true, key: (i, v) => v.points[i]?.utility[0] ?? null },
@@ -89,6 +90,8 @@ const COLUMNS = [
   { text: "Cells", number: true, key: (i, v) => v.points[i]?.each.length ?? 0 },
 ];
 let tableRows = [];
+
+const newSeedCell = (point) => (point?.newSeed ? el("td", { class: "number" }, el("span", { class: "interval" }, `[${digits(point.newSeed[1])}, ${digits(point.newSeed[2])}]`)) : el("td", { class: "number" }, "–"));
 
 function buildTable() {
   const view = currentView(), table = byId("settings");
@@ -103,7 +106,7 @@ function buildTable() {
     const limit = view?.bounds[i] ?? null;
     const row = el("tr", { "data-setting": i, "aria-current": "false" },
       el("td", {}, pick, ...(why ? [el("div", { class: "missing why" }, why)] : [])),
-      figureCell(point?.leakage), el("td", {}, name(point?.attacker ?? "")),
+      figureCell(point?.leakage), newSeedCell(point), el("td", {}, name(point?.attacker ?? "")),
       view?.cotrained[i] ? figureCell(view.cotrained[i]) : el("td", { class: "number" }, "–"),
       figureCell(point?.utility),
       el("td", {}, limit === null ? "–" : el("span", { class: broken(i).length ? "badge contradicted" : "badge" }, `≤ ${upwards(limit)}${broken(i).length ? " contradicted" : ""}`)),
@@ -222,6 +225,8 @@ function certificates(i, view) {
   const right = el("div", {}, el("h3", {}, "Estimated"), el("div", { class: "estimate" },
     el("p", { class: "bound" }, `balanced accuracy ${withInterval(point?.leakage)}`),
     el("p", {}, "Estimate, against the attackers tried", point ? ` (strongest: ${point.attacker})` : "", ". It does not bound any other attacker."),
+    point ? el("p", { class: "new-seed" }, point.newSeed ? `Another seed's release would be read at ${withInterval(point.newSeed)} (95% prediction over seeds).`
+      : `What another seed's release would reveal is not predicted: that takes three seeds, and this setting has figures of ${point.each.length}.`) : null,
     point?.bits ? el("p", {}, `Information read: ${withInterval(point.bits)} bits.`) : null));
   byId("proved").replaceChildren(left, right);
   const certified = DATA.settings.map((_, s) => s).filter((s) => view && view.bounds[s] !== null);
@@ -238,6 +243,7 @@ function certificates(i, view) {
 const unknown = (value) => value === null || value === undefined;
 const plainCell = (value) => el("td", { class: "number" }, unknown(value) ? "–" : digits(value));
 const atLeastCell = (value) => (!unknown(value) && value <= 0 ? el("td", { class: "number" }, `${digits(value)} `, el("span", { class: "interval" }, "says nothing")) : plainCell(value));
+const constantCell = (t, value) => el("td", { class: "number" }, unknown(t.radius) ? el("span", { class: "missing" }, "not measured") : unknown(value) ? "∞" : value.toPrecision(4));
 const certifiedCell = (sign, value) => el("td", { class: "number" }, unknown(value) ? "–" : sign === "≥" && value <= 0 ? el("span", { class: "interval" }, "nothing")
   : el("span", { class: "badge" }, `${sign} ${sign === "≤" ? upwards(value) : (Math.floor(value * 1000 + 1e-6) / 1000).toFixed(3)}`));
 
@@ -256,10 +262,11 @@ function buildTheory() {
     ? el("div", { class: "theorem" }, el("h3", {}, "Theorem 1: hiding costs accuracy"), el("p", { class: "lead" }, "It applies to a task and an attribute with two values each; here one of them has more, so it says nothing."))
     : theoremTable("Theorem 1: hiding costs accuracy", [
       "The two values of ", name(attributeName()), ` differ by Δ = ${digits(theory.gap)} in how often `, name(taskName()), " has its second value. Hiding the attribute therefore causes errors in the task: the error among people with one value plus the error among people with the other is at least Δ minus the best attacker's advantage (0: guessing, 1: certainty). ",
-      "Corrected: this limit, for every classifier. Printed: Δ − 2R·C·advantage, with R a bound on the release's norm and C the classifier's Lipschitz constant; for a classifier that answers yes or no, 2R·C is at least 1. The printed limit is shown for its best case, 2R·C = 1, and is never the stronger of the two. ",
+      "Corrected: this limit, for every classifier. Printed: Δ − 2R·C·advantage, with R a bound on the release's norm and C the classifier's Lipschitz constant. Both are measured on what the test people released: R is the largest norm, and 1/C the smallest distance between two releases that the task's head answers differently, which is the constant of a classifier that answers yes or no. 2R·C is then at least 1, so the printed limit is never the stronger of the two. ",
+      theory.settings.some((t) => t && unknown(t.radius)) ? "Where they are missing, an earlier version computed the cells and did not measure them; the printed limit is then not shown. " : "",
       "A better attacker has a larger advantage and lowers both limits. Certified: the corrected form with a certificate's bound on every attacker's advantage, for the Δ of these test people."],
-    ["Setting", "Advantage, measured", "Error summed, measured", "Corrected: at least about", "Printed, at its best: about", "Certified"], theory,
-    (t) => [figureCell(t.advantage), plainCell(t.error), atLeastCell(t.error_corrected), atLeastCell(t.error_printed), certifiedCell("≥", t.error_certified)]);
+    ["Setting", "Advantage, measured", "Error summed, measured", "Corrected: at least about", "R, measured", "C, measured", "Printed: at least about", "Certified"], theory,
+    (t) => [figureCell(t.advantage), plainCell(t.error), atLeastCell(t.error_corrected), constantCell(t, t.radius), constantCell(t, t.lipschitz), unknown(t.radius) ? constantCell(t, null) : unknown(t.error_printed) ? el("td", { class: "number" }, el("span", { class: "interval" }, "says nothing")) : atLeastCell(t.error_printed), certifiedCell("≥", t.error_certified)]);
   const two = theoremTable("Theorem 2: not knowing limits guessing", [
     "H(u|r) is how uncertain ", name(attributeName()), ` remains, in bits, once a release r is seen; before that it is ${digits(theory.entropy)}. The more uncertainty remains, the less often any attacker can be right. `,
     "The attackers' own uncertainty is used in its place, and is never below the true one: a better attacker may be less uncertain, and exceed the limit. Corrected: Fano's inequality, solved exactly. ",

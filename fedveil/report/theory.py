@@ -15,6 +15,7 @@ import numpy as np
 
 from fedveil.certificates.equivocation import AttackerCrossEntropy, estimate_accuracy
 from fedveil.certificates.tappfl_theorems import (
+    ClassifierConstants,
     corrected_theorem1_error_bound,
     printed_theorem1_error_bound,
     printed_theorem2_accuracy_bound,
@@ -24,9 +25,6 @@ from fedveil.report.settings import Setting
 from fedveil.studies.model import CellFigures
 from fedveil.studies.seeds import CHANCES
 
-MIN_PRODUCT = (0.5, 1.0)
-"""R and C_L at which the printed Theorem 1 is at its best: 2R·C_L is at least 1 for a classifier that says 0 or 1."""
-
 
 class Theorems(NamedTuple):
     """The theorems' figures for one setting: means over its cells, and the weakest of their certified bounds.
@@ -34,7 +32,11 @@ class Theorems(NamedTuple):
     Attributes:
         advantage, accuracy: of the strongest attacker, measured.
         error: the task's error among people with u = 0 plus that among those with u = 1, measured.
-        error_corrected, error_printed, error_certified: Theorem 1's lower bounds on it.
+        radius, lipschitz: R and C_L of the task's head, measured on what test people released (`ClassifierConstants`);
+            None if an earlier version computed a cell, and did not measure them. C_L is None beside a number R if it is
+            infinite.
+        error_corrected, error_printed, error_certified: Theorem 1's lower bounds on it; the printed one with these R
+            and C_L, and so None without them.
         equivocation: an upper bound on H(u|r).
         accuracy_corrected, accuracy_printed, accuracy_certified: Theorem 2's upper bounds on the accuracy.
     """
@@ -42,6 +44,8 @@ class Theorems(NamedTuple):
     advantage: Figure | None
     accuracy: Figure | None
     error: float | None
+    radius: float | None
+    lipschitz: float | None
     error_corrected: float | None
     error_printed: float | None
     error_certified: float | None
@@ -70,6 +74,8 @@ class TheoryTable:
 
 class _CellTheorems(NamedTuple):
     error: float | None
+    radius: float | None
+    lipschitz: float | None
     error_corrected: float | None
     error_printed: float | None
     error_certified: float | None
@@ -131,16 +137,25 @@ def _cell(result: CellFigures, task: str, attribute: str) -> _CellTheorems | Non
             bound = certificate.bound
             bounds[certificate.quantity] = min(bound, bounds.get(certificate.quantity, bound))
     most = min(1.0, max(0.0, bounds["advantage"])) if "advantage" in bounds else None
+    constants = result.utility[task].constants if task in result.utility and gap is not None else None
     return _CellTheorems(
         error=_summed_error(result, task, attribute, values),
+        radius=None if constants is None else constants.radius,
+        lipschitz=None if constants is None else constants.lipschitz,
         error_corrected=None if gap is None else corrected_theorem1_error_bound(gap, advantage),
-        error_printed=None if gap is None else printed_theorem1_error_bound(gap, advantage, *MIN_PRODUCT),
+        error_printed=None if gap is None or constants is None else _printed(gap, advantage, constants),
         error_certified=None if gap is None or most is None else corrected_theorem1_error_bound(gap, most),
         equivocation=left,
         accuracy_corrected=estimate_accuracy(tried).value,
         accuracy_printed=printed_theorem2_accuracy_bound(left) if values == 2 else None,
         accuracy_certified=bounds.get("accuracy"),
     )
+
+
+def _printed(gap: float, advantage: float, constants: ClassifierConstants) -> float:
+    if advantage == 0.0:
+        return gap  # whatever R and C_L are, even an infinite C_L
+    return printed_theorem1_error_bound(gap, advantage, constants.radius, constants.lipschitz)
 
 
 def _entropy(result: CellFigures, attribute: str) -> float | None:

@@ -17,9 +17,10 @@ from fedveil.core.figures import Estimate
 from fedveil.report.certified import bound_on_balanced_accuracy, certified_rates, contradictions
 from fedveil.report.pairs import Pair, pair_of
 from fedveil.report.settings import Setting, settings_of
-from fedveil.studies.frontier import Comparison, Frontier
+from fedveil.studies.frontier import Comparison, Frontier, Point
 from fedveil.studies.notes import notes
 from fedveil.studies.results import StudyResults
+from fedveil.studies.seeds import LEAST
 
 T = TypeVar("T")
 Labels = dict[tuple[str, float | None], str]
@@ -55,6 +56,7 @@ def say(results: StudyResults, pair: Pair) -> list[Sentence]:
         sentences += [
             ("undefended", _undefended(results, pair, pair.frontier)),
             ("defence", _defence(pair, pair.frontier, labels)),
+            ("seeds", _another_seed(pair, labels)),
             ("baseline", _baseline(pair, pair.frontier)),
             ("cotrained", _cotrained(pair, labels)),
             *notes(pair.rows, lambda row: labels[row.method, row.strength]).items(),
@@ -133,6 +135,31 @@ def _defence(pair: Pair, frontier: Frontier, labels: Labels) -> str:
     if fall.high < 0:
         return f"{who}, but still more than no defence: {shown(best.leakage)}, {price}."
     return f"{who}, but no reduction is shown: {pair.attribute} is still read at {shown(best.leakage)}, {price}."
+
+
+def _another_seed(pair: Pair, labels: Labels) -> str:
+    """Say what another seed's release would reveal, for the release without a defence and the defence named above."""
+    retrained = {(row.method, row.strength): row for row in pair.rows if row.attacker == "retrained"}
+    headline = [point for point in (pair.undefended, pair.recommended) if point is not None]
+    rows = [retrained[point.method, point.strength] for point in headline]
+    if not rows:
+        return ""
+    predicted = [
+        f"at {shown(row.leakage.new_seed)} {_with(point, pair, labels)}"
+        for point, row in zip(headline, rows, strict=True)
+        if row.leakage.new_seed is not None
+    ]
+    if not predicted:
+        seeds = max(len(row.seeds) for row in rows)
+        return (
+            f"What another seed's release would reveal is not predicted: that takes {LEAST} seeds, and here there "
+            f"{_number(seeds, 'is', 'are')} {seeds}."
+        )
+    return f"Another seed's release would be read {' and '.join(predicted)} (95% prediction over seeds)."
+
+
+def _with(point: Point, pair: Pair, labels: Labels) -> str:
+    return "without a defence" if point is pair.undefended else f"with {labels[point.method, point.strength]}"
 
 
 def _baseline(pair: Pair, frontier: Frontier) -> str:

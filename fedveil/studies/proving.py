@@ -63,7 +63,10 @@ def spent_on_updates(run: Run) -> tuple[SpentOnUpdates, ...]:
 
 
 def theory_facts(study: Study, run: Run) -> dict[str, TheoryFacts]:
-    """Return, by attribute, what TAPPFL's theorems need to know about the test people."""
+    """Return, by attribute, what TAPPFL's theorems need to know about the test people.
+
+    R and C_L of the printed Theorem 1 belong to the task's head, and are measured with it (`Utility.constants`).
+    """
     data = run.federation.data
     return {
         name: TheoryFacts(_entropy_bits(data, name), {task: _gap(data, task, name) for task in study.all_tasks})

@@ -18,6 +18,7 @@ from safetensors.numpy import load_file
 from fedveil import __version__
 from fedveil.attacks.judgement import AttackerFigures, Decensoring, Judgement
 from fedveil.certificates.certificate import Direction
+from fedveil.certificates.tappfl_theorems import ClassifierConstants
 from fedveil.config.cells import Cell
 from fedveil.core.errors import InputError
 from fedveil.core.figures import Estimate
@@ -169,7 +170,18 @@ def _utility(part: Part, task: str) -> Utility:
         head=part["head"].text(),
         validation_accuracy=part["validation_accuracy"].number(),
         heads={kind: figure.number() for kind, figure in part.items_of("heads")},
+        constants=None if part.get("constants").value is None else _constants(part["constants"]),
     )
+
+
+def _constants(part: Part) -> ClassifierConstants:
+    lipschitz = part.get("lipschitz")
+    constants = ClassifierConstants(
+        part["radius"].number(), math.inf if lipschitz.value is None else lipschitz.number()
+    )
+    if not (constants.radius >= 0 and constants.lipschitz >= 0):
+        part.fail("has a norm or a Lipschitz constant below 0")
+    return constants
 
 
 def _judgement(part: Part, attribute: str) -> Judgement:

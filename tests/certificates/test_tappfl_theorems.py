@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedveil.certificates import (
+    ClassifierConstants,
     corrected_theorem1_error_bound,
     corrected_theorem2_accuracy_bound,
     printed_theorem1_error_bound,
@@ -104,3 +105,47 @@ def test_nonsense_is_refused() -> None:
         printed_theorem1_error_bound(0.5, 0.5, -1.0, 1.0)
     with pytest.raises(InputError, match="negative"):
         printed_theorem2_accuracy_bound(-0.5)
+
+
+def test_measured_constants_are_those_of_all_pairs() -> None:
+    rng = np.random.default_rng(2)
+    for size, width in ((2, 1), (40, 3), (1500, 5)):
+        r = rng.normal(5.0, 1.0, (size, width))
+        answers = rng.permutation(np.arange(size) % 2)
+        constants = ClassifierConstants.of(r, answers)
+        steepest = max(
+            float((1.0 / np.linalg.norm(r[answers == 1] - point, axis=1)).max()) for point in r[answers == 0]
+        )
+        assert constants.lipschitz == pytest.approx(steepest, rel=1e-9)
+        assert constants.radius == pytest.approx(max(float(np.linalg.norm(point)) for point in r))
+        assert 2 * constants.radius * constants.lipschitz >= 1
+
+
+def test_the_printed_theorem_1_holds_with_measured_constants() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        r = rng.integers(-2, 3, (60, 2)).astype(float)
+        u, y = rng.integers(0, 2, (2, 60))
+        answers = (r @ rng.normal(size=2) > rng.normal()).astype(int)
+        if len(np.unique(u)) < 2:
+            continue
+        _, cell = np.unique(r, axis=0, return_inverse=True)
+        law = [np.bincount(cell.reshape(-1)[u == value], minlength=25) / (u == value).sum() for value in (0, 1)]
+        advantage = min(1.0, float(0.5 * np.abs(law[0] - law[1]).sum()))
+        gap = float(abs(y[u == 0].mean() - y[u == 1].mean()))
+        error = float(sum((answers != y)[u == value].mean() for value in (0, 1)))
+        constants = ClassifierConstants.of(r, answers)
+        printed = printed_theorem1_error_bound(gap, advantage, constants.radius, constants.lipschitz)
+        assert error >= printed - 1e-12
+        if constants.lipschitz > 0:
+            assert printed <= corrected_theorem1_error_bound(gap, advantage) + 1e-12
+
+
+def test_constants_at_the_edge() -> None:
+    assert ClassifierConstants.of([[3.0, 4.0]], [1]) == ClassifierConstants(5.0, 0.0)
+    same = ClassifierConstants.of([[1.0], [1.0]], [0, 1])
+    assert same.lipschitz == math.inf
+    assert same.as_dict()["lipschitz"] is None
+    for r, answers in (([1.0, 2.0], [0, 1]), ([[1.0]], [0, 1]), ([[1.0], [2.0]], [0, 2]), (np.empty((0, 2)), [])):
+        with pytest.raises(InputError, match="Theorem 1"):
+            ClassifierConstants.of(r, answers)

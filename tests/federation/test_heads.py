@@ -66,6 +66,16 @@ def test_the_best_head_on_validation_is_chosen_and_all_are_reported(run):
         assert "draws" not in figures
 
 
+def test_theorem_1s_constants_are_those_of_what_was_released(run):
+    (linear,) = run.fit_head("linear", heads=("logistic",), draws=100)
+    test = run.federation.data.x[run.federation.data.rows(Split.TEST)].astype(np.float64)
+    assert linear.constants.radius == pytest.approx(float(np.linalg.norm(test, axis=1).max()))
+    distances = np.linalg.norm(test[:, None] - test[None], axis=2)
+    np.fill_diagonal(distances, np.inf)
+    assert 1 / (2 * linear.constants.radius) < linear.constants.lipschitz <= 1 / distances.min() + 1e-9
+    assert linear.as_dict()["constants"]["radius"] == linear.constants.radius
+
+
 def test_the_choice_does_not_look_at_test_people(run):
     data = run.federation.data
     codes = data.y.codes.copy()

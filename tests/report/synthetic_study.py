@@ -142,6 +142,7 @@ class SyntheticStudy:
                     for name, values in self.attributes.items()
                 },
                 "heads": {"boosting": value + 0.001, "mlp": value - 0.004},
+                "constants": {"radius": 2.5, "lipschitz": 4.0, "measured": "on test people's releases"},
             }
         for name, values in self.attributes.items():
             chance = 1 / len(values)

@@ -102,6 +102,7 @@ def test_a_click_selects_everywhere(show, usual):
     styles = [page.locator(f"#proved .{kind}").first.evaluate("e => getComputedStyle(e).borderTopStyle")
               for kind in ("certificate", "estimate")]  # fmt: skip
     assert styles == ["solid", "dashed"]
+    assert "that takes three seeds, and this setting has figures of 2" in page.locator("#proved").inner_text()
     page.locator("#settings tbody tr", has_text="none").first.click()
     assert set(selected(page).values()) == {"none"}
     assert "Nothing is proved" in page.locator("#proved").inner_text()

@@ -9,16 +9,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from synthetic_study import METHODS, Law, SyntheticStudy, many_cells
 
 from fedveil.cli import main
+from fedveil.cli.run import rows_table
 from fedveil.core.errors import InputError
 from fedveil.report import write_report
 from fedveil.report.build import MOST_BYTES
 from fedveil.report.charts import plot_frontier
 from fedveil.report.export import latex_text
+from fedveil.report.figures import figure
 from fedveil.report.gather import page_data
 from fedveil.report.marks import COLOURS, DARK_PAPER, LIGHT_PAPER, marks
+from fedveil.report.pack import pack
 from fedveil.report.tsne import CELLS, tsne_map
 from fedveil.studies.results import open_study
 
@@ -68,6 +72,24 @@ def test_500_cells_fit(study):
     path = write_report(results)
     assert path.stat().st_size < MOST_BYTES
     assert sum(people is not None for people in page_data(results).maps.released) <= CELLS
+
+
+@pytest.mark.parametrize("seeds", [(0, 1), (0, 1, 2)])
+def test_the_prediction_for_another_seed_reaches_page_and_terminal(study, seeds):
+    results = study(seeds=seeds)
+    enough = len(seeds) >= 3
+    packed = pack(page_data(results))
+    points = [point for point in packed["views"][0][0]["points"] if point is not None]
+    assert {len(point) for point in points} == {6 if enough else 5}
+    console, table = Console(record=True, width=240), rows_table(results.rows)
+    console.print(table)
+    shown = console.export_text()
+    assert ("another seed" in [column.header for column in table.columns]) == enough
+    assert ("that takes 3 seeds" in shown) == (not enough)
+    if enough:
+        predicted = results.rows[0].leakage.new_seed
+        assert points[0][5] == [round(value, 3) for value in figure(predicted)]
+        assert f"[{predicted.low:.3f}, {predicted.high:.3f}]" in shown
 
 
 def test_what_is_missing_is_named(study):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +39,8 @@ def test_theorems_are_put_beside_what_was_measured(study: Callable[..., StudyRes
         advantage = judged.worst.advantage.estimate
         assert theorems.advantage.estimate == pytest.approx(advantage, abs=1e-4)
         assert theorems.error_corrected == pytest.approx(0.2 - advantage, abs=2e-4)
+        assert (theorems.radius, theorems.lipschitz) == (2.5, 4.0)
+        assert theorems.error_printed == pytest.approx(0.2 - 2 * 2.5 * 4.0 * advantage, abs=5e-3)
         assert theorems.error_printed <= theorems.error_corrected  # at best they are equal
         groups = cell.result.utility["income"].by_group["sex"].values()
         assert theorems.error == pytest.approx(sum(1 - accuracy.estimate for accuracy in groups), abs=2e-4)
@@ -52,6 +55,32 @@ def test_theorems_are_put_beside_what_was_measured(study: Callable[..., StudyRes
             assert certified == pytest.approx(expected, abs=1e-4)
         else:
             assert certified == [None, None]  # an attacker's figure never becomes a guarantee
+
+
+def test_without_measured_constants_the_printed_theorem_1_is_left_out(study: Callable[..., StudyResults]) -> None:
+    older = {cell["id"]: ["utility/income/constants"] for cell in SyntheticStudy(**ONE).planned()}
+    results = study(**ONE, without=older)
+    assert all(cell.result.utility["income"].constants is None for cell in results.cells)
+    table = theory(settings_of(results), "income", "sex")
+    assert table is not None
+    for line in table.settings:
+        assert line is not None
+        assert line.radius is line.lipschitz is line.error_printed is None  # not measured, and nothing put in its place
+        assert line.error_corrected is not None
+
+
+def test_an_infinite_constant_says_nothing(study: Callable[..., StudyResults]) -> None:
+    results = study(**ONE)
+    for cell in results.cells:
+        path = cell.folder / "result.json"
+        content = json.loads(path.read_text("utf-8"))
+        content["utility"]["income"]["constants"]["lipschitz"] = None
+        path.write_text(json.dumps(content), "utf-8")
+    again = open_study(results.folder)
+    assert {cell.result.utility["income"].constants.lipschitz for cell in again.cells} == {math.inf}
+    table = theory(settings_of(again), "income", "sex")
+    assert table is not None
+    assert all(line and line.radius == 2.5 and line.lipschitz is line.error_printed is None for line in table.settings)
 
 
 def test_what_is_certified_over_seeds_is_the_weakest_bound(study: Callable[..., StudyResults]) -> None:
@@ -179,6 +208,8 @@ def test_theory_is_on_the_page(chromium: Any, tmp_path: Path) -> None:
     words = page.locator("section:has(#theory)").inner_text()
     assert "estimate, against the attackers tried" in words
     assert "guarantee" in words
+    cells = tables.nth(0).locator("tbody tr").first.locator("td").all_inner_texts()
+    assert cells[3:5] == ["2.500", "4.000"]
     badges = tables.nth(1).locator("tr:has(.badge) th").all_inner_texts()
     assert all(label.startswith("certified-channel") for label in badges)
     assert len(badges) == 3

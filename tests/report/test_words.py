@@ -121,3 +121,32 @@ def test_without_an_undefended_cell_no_reduction_is_claimed(study):
 def test_a_study_without_a_finished_cell(study, unfinished):
     results = study(unfinished=unfinished)
     assert [sentence.about for sentence in in_words(results, "income", "sex")] == ["partial", "undefended"]
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_without_three_seeds_it_is_said_why_no_new_seed_is_predicted(study, seeds):
+    sentence = words(study(seeds=seeds))["seeds"]
+    verb = "is 1" if len(seeds) == 1 else "are 2"
+    assert sentence == (
+        f"What another seed's release would reveal is not predicted: that takes 3 seeds, and here there {verb}."
+    )
+
+
+def test_another_seeds_release_is_predicted_beside_the_headline(study):
+    results = study(seeds=(0, 1, 2))
+    pair = pair_of(results, "income", "sex")
+    predicted = {(row.method, row.strength): row.leakage.new_seed for row in pair.rows if row.attacker == "retrained"}
+    free, best = pair.undefended, pair.recommended
+    assert free is not None
+    assert best is not None
+    sentence = words(results)["seeds"]
+    assert f"at {shown(predicted[free.method, free.strength])} without a defence" in sentence
+    assert f"at {shown(predicted[best.method, best.strength])} with {best.method} (" in sentence
+    assert sentence.endswith("(95% prediction over seeds).")
+    new = predicted[free.method, free.strength]
+    assert new.high - new.low > free.leakage.high - free.leakage.low  # a further seed varies too
+
+
+def test_without_an_undefended_or_useful_cell_nothing_is_predicted(study):
+    methods = {name: law for name, law in METHODS.items() if name != "none"}
+    assert "seeds" not in words(study(methods=methods))

@@ -14,6 +14,7 @@ from fedveil.data import Split
 from fedveil.studies.units import Report
 from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.recup.cases import Case, Trial, kept_zoos, laboratory, laboratory_key, trials_on
+from fedveil_papers.recup.laboratory.kept import share_kept
 from fedveil_papers.rows import Figure, PaperFigures, Row, notes_of
 from fedveil_papers.shown import at
 
@@ -34,7 +35,8 @@ class TrainingRun:
         aggregation: how the server aggregates updates.
         losses: the test people's loss, by round.
         reduction: how much the loss fell, from the start to the end.
-        kept: the reduction relative to the run without a shield, with the same server and participation.
+        kept: the reduction relative to the run without a shield, with the same server and participation; None if the
+            loss of that run did not fall.
         clients: the number of clients.
         silent: how often a client could not send anything.
         relative_l2: the mean norm of the shield's change over the mean norm of the update.
@@ -146,7 +148,7 @@ class Convergence(Experiment[TrainingRuns]):
                     **about,
                     losses={int(number): loss for number, loss in figures["losses"].items()},
                     reduction=figures["reduction"],
-                    kept=figures["reduction"] / bare if bare else None,
+                    kept=share_kept(figures["reduction"], bare),
                     clients=figures["clients"],
                     silent=figures["silent"],
                     relative_l2=figures["relative_l2"],
@@ -196,7 +198,8 @@ class Convergence(Experiment[TrainingRuns]):
                 f"{run.relative_l2:.3f}",
             )
         table.caption = (
-            "Test people's loss. Kept: as a share of the fall without a shield, with the same server and participation."
+            "Test people's loss. Kept: as a share of the fall without a shield, with the same server and participation "
+            "(– if that loss did not fall)."
         )
         return [table]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedveil.core.errors import InputError
 from fedveil.studies.units import Report
 from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.recup.cases import Case, Trial, laboratory, laboratory_key, make_shields, trials_on
+from fedveil_papers.recup.laboratory.kept import fall_of
 from fedveil_papers.recup.laboratory.point import Point
 from fedveil_papers.recup.laboratory.readers import Reading, strongest
 from fedveil_papers.rows import Figure, PaperFigures, Row, notes_of
@@ -45,6 +46,10 @@ class Tried:
         point = None if figures.get("unreachable") else Point.of(figures)
         return cls(figures["method"], figures["strength"], point, figures.get("settings") or {})
 
+    def without_share(self) -> Tried:
+        """Return it without the share of the test loss's fall that was kept."""
+        return self if self.point is None else replace(self, point=replace(self.point, kept=None))
+
     def worst(self, attribute: str, mode: str) -> Reading | None:
         """Return the strongest attacker; the round and the attacker are chosen on validation people."""
         readings = [] if self.point is None else self.point.read(attribute, mode)
@@ -77,6 +82,23 @@ class Panel:
     task: str
     attributes: list[str]
     tried: list[Tried]
+
+    @classmethod
+    def of(cls, case: Case, figures: Sequence[Mapping[str, Any]]) -> Panel:
+        """Return a case with the figures of its parts.
+
+        Parts that older versions measured hold a share even if the undefended loss rose; it is left out here.
+        """
+        panel = cls(case.name, case.target, case.attacked, [Tried.of(part) for part in figures])
+        if panel.undefended_fall is None or panel.undefended_fall > 0:
+            return panel
+        return replace(panel, tried=[tried.without_share() for tried in panel.tried])
+
+    @property
+    def undefended_fall(self) -> float | None:
+        """How much the test loss fell without a shield, from the first to the last round; None if it was not played."""
+        point = self.tried[0].point
+        return None if point is None or not point.losses else fall_of(point.losses)
 
     def prior(self, attribute: str) -> float:
         """Return the accuracy of always guessing the most frequent value."""
@@ -167,10 +189,7 @@ class UpdateCurves(Experiment[Curves]):
 
     def gather(self, measured: Measured, paper: PaperFigures) -> Curves:
         """Return a panel per case."""
-        panels = [
-            Panel(case.name, case.target, case.attacked, [Tried.of(measured[part]) for part in self._parts(case)])
-            for case in self._cases()
-        ]
+        panels = [Panel.of(case, [measured[part] for part in self._parts(case)]) for case in self._cases()]
         return Curves(panels, paper)
 
     def rows(self, results: Curves) -> list[Row]:
@@ -218,7 +237,8 @@ class UpdateCurves(Experiment[Curves]):
             "Static attackers know only clean updates, as the paper's do; retrained attackers learned from updates "
             "that went through the same shield. All figures are estimates against the attackers tried.",
             "Relative L2: the mean norm of the change over the mean norm of the update. Loss kept: the fall of the "
-            "test loss under the shield, as a share of the undefended run's.",
+            "test loss under the shield, as a share of the undefended run's; undefined (–) if that loss did not fall.",
+            *_did_not_fall(results),
             *_zoo_sizes(results),
             *notes_of(results.paper),
         ]
@@ -291,7 +311,7 @@ def _cells(tried: Tried, attribute: str) -> Sequence[str]:
         tried.method,
         at(tried.strength),
         f"{tried.relative_l2:.3f}",
-        "–" if tried.point.kept is None else f"{tried.point.kept:.3f}",
+        _kept(tried.point),
         *("–" if mean is None else f"{mean:.3f}" for mean in static),
         "–" if worst is None else str(worst.balanced_accuracy),
         "" if worst is None else f"{worst.attacker} on {worst.features}, round {worst.round}",
@@ -312,15 +332,38 @@ def _at_equal_learning(panel: Panel, attribute: str) -> Table:
             for tried in panel.tried
             if tried.method == name
             and tried.point is not None
-            and (tried.point.validation_kept or tried.point.kept or 0.0) >= ENOUGH
+            and _keeps_enough(tried.point)
             and (worst := tried.worst(attribute, "retrained")) is not None
         ]
         if able:
             worst, point = min(able, key=lambda pair: pair[0].validation)
-            table.add_row(name, at(point.strength), f"{point.kept:.3f}", str(worst.balanced_accuracy))
+            table.add_row(name, at(point.strength), _kept(point), str(worst.balanced_accuracy))
         else:
             table.add_row(name, "", "no strength keeps enough, or not measured", "–")
     return table
+
+
+def _keeps_enough(point: Point) -> bool:
+    """Return whether learning is kept, by validation people if they were measured; not if the share is undefined."""
+    kept = point.kept if point.validation_kept is None else point.validation_kept
+    return kept is not None and kept >= ENOUGH
+
+
+def _kept(point: Point) -> str:
+    return "–" if point.kept is None else f"{point.kept:.3f}"
+
+
+def _did_not_fall(results: Curves) -> list[str]:
+    """Name the cases whose undefended loss did not fall, so that no share of its fall is defined."""
+    lines = []
+    for panel in results.panels:
+        fall = panel.undefended_fall
+        if fall is not None and fall <= 0:
+            rose = f"rose by {-fall:.4f}" if fall < 0 else "stayed the same"
+            lines.append(
+                f"On {panel.case}, the test loss {rose} without a shield: there is no fall of which to keep a share."
+            )
+    return lines
 
 
 def _zoo_sizes(results: Curves) -> list[str]:

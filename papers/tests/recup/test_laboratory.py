@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from fedveil_papers.recup.laboratory import Laboratory, Task, make_task
+from fedveil_papers.recup.laboratory import Laboratory, Point, Task, make_task
 from fedveil_papers.recup.laboratory.matching import at_norm, relative_norm
 from fedveil_papers.recup.laboratory.sending import Sender
 from fedveil_papers.recup.laboratory.training import train
@@ -42,6 +42,19 @@ def test_the_shield_of_a_policy_by_default_is_read_less():
     read = [point.worst("u").balanced_accuracy.estimate for point in (bare, defended)]
     assert read[1] < read[0] - 0.05
     assert np.isfinite(defended.kept)
+
+
+def test_no_share_of_learning_is_kept_if_the_undefended_loss_rose(task):
+    # A server that steps uphill: the undefended loss rises, and a ratio of two rises is not a share of anything.
+    rising = Laboratory(
+        replace(task, rate=-1.0), rounds=(1,), static=READS[:1], adaptive=READS[:1], length=3, draws=100
+    )
+    assert rising.undefended.reduction < 0
+    for point in (rising.measure("none"), rising.measure("noise", DPGaussian(0.01, clip=None))):
+        assert point.losses
+        assert point.kept is None
+        assert point.validation_kept is None
+        assert Point.of(point.as_dict()).kept is None
 
 
 def test_static_attackers_on_clean_updates_are_the_retrained_ones(lab):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from fedveil_papers.cli import reproduce_preset
 from fedveil_papers.kinds import make_experiment
 from fedveil_papers.preset import SCALES, Preset, available, read_preset
+from fedveil_papers.recup.convergence import Convergence
 from recup_settings import CONVERGENCE, TRANSFER
 from rich.console import Console
 
@@ -46,6 +48,19 @@ def test_convergence(tmp_path: Path) -> None:
     assert all(row["more"]["relative_l2"] == 0 for row in bare)
     assert all(row["utility"]["loss_kept"]["estimate"] == 1 for row in bare)
     assert any(row["more"]["relative_l2"] > 0 for row in rows)
+
+
+def test_convergence_has_no_share_if_the_loss_rose_without_a_shield() -> None:
+    experiment = make_experiment(CONVERGENCE, "here")
+    assert isinstance(experiment, Convergence)
+    losses = {"1": 0.65, "2": 0.67}
+    figures = {"losses": losses, "reduction": -0.02, "clients": 5, "silent": 0, "relative_l2": 0.1}
+    results = experiment.gather(defaultdict(lambda: figures), [])
+    assert {run.kept for run in results.runs} == {None}
+    assert {row.as_dict()["utility"]["loss_kept"] for row in experiment.rows(results)} == {None}
+    console = Console(record=True, width=200)
+    console.print(experiment.tables(results)[0])
+    assert "–" in console.export_text()
 
 
 @pytest.mark.slow

@@ -1,8 +1,9 @@
 """A laboratory for what single updates give away about their senders, with and without a shield.
 
 It plays federated SGD with one record per client (or a few), as RecUP-FL studies it. `task` names data, network and
-loss; `sending` computes what a client sends, and `training` plays the rounds; `readers` has the server's attackers,
-static and retrained; `point` measures one shield at one strength; `matching` finds the strength for a norm.
+loss; `sending` computes what a client sends, `training` plays the rounds, and `kept` compares how runs learn;
+`readers` has the server's attackers, static and retrained; `point` measures one shield at one strength; `matching`
+finds the strength for a norm.
 """
 
 from __future__ import annotations

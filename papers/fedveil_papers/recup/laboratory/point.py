@@ -18,6 +18,7 @@ from fedveil.data import Split
 from fedveil.shields.recup import Zoo
 from fedveil.shields.shield import Identity, Shield
 from fedveil.updates.features import features
+from fedveil_papers.recup.laboratory.kept import share_kept
 from fedveil_papers.recup.laboratory.readers import ADAPTIVE, STATIC, Features, Read, Readers, Reading, strongest
 from fedveil_papers.recup.laboratory.sending import Policies, Sender, Tally
 from fedveil_papers.recup.laboratory.task import Task
@@ -33,7 +34,8 @@ class Point:
         damage: what it does to updates, by round; see `Tally`.
         readings: what attackers read, by attribute, round, mode, attacker and features.
         losses: the test people's loss in some rounds of the run under the shield; empty if none was played.
-        kept: the fall of the test loss relative to the undefended run's; None if no run was played.
+        kept: the fall of the test loss relative to the undefended run's; None if no run was played, or if the
+            undefended loss did not fall (see `share_kept`).
         silent: how often a client could not send anything.
         validation_kept: the same share on validation people, who may be used to choose.
     """
@@ -217,8 +219,8 @@ class Laboratory:
         self.say(f"{name}: learning")
         bare = shield is None or isinstance(shield, Identity)
         run = self.undefended if bare else train(sender, self.length or 1, keep=self.rounds) if utility else None
-        kept = None if run is None else run.reduction / self.undefended.reduction
-        chosen = None if run is None else run.validation_reduction / self.undefended.validation_reduction
+        kept = None if run is None else share_kept(run.reduction, self.undefended.reduction)
+        chosen = None if run is None else share_kept(run.validation_reduction, self.undefended.validation_reduction)
         losses = {} if run is None else run.losses
         return Point(name, strength, damage, readings, losses, kept, run.silent if run else 0, chosen)
 

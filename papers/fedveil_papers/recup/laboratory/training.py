@@ -13,6 +13,7 @@ from fedveil.core.errors import InputError
 from fedveil.core.randomness import numpy_generator
 from fedveil.data import Split
 from fedveil.federation.aggregation import Aggregator, WeightedMean
+from fedveil_papers.recup.laboratory.kept import fall_of
 from fedveil_papers.recup.laboratory.sending import Sender, Tally
 
 
@@ -34,16 +35,12 @@ class Trained:
     @property
     def reduction(self) -> float:
         """How much the loss fell, from the start to the end."""
-        return _fall(self.losses)
+        return fall_of(self.losses)
 
     @property
     def validation_reduction(self) -> float:
         """The same on validation people, who may be used to choose."""
-        return _fall(self.validation)
-
-
-def _fall(losses: dict[int, float]) -> float:
-    return losses[min(losses)] - losses[max(losses)]
+        return fall_of(self.validation)
 
 
 def train(
