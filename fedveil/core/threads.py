@@ -1,0 +1,43 @@
+"""One thread for each computation, also where several computations run in threads of their own.
+
+Small steps gain nothing from more threads and lose much on a busy machine, and sums in a fixed order give the same
+bits everywhere. The limits of BLAS and torch hold for the whole process: they are set when the first computation
+enters and restored when the last one leaves, so that computations in several threads do not undo each other's limits.
+The limit of OpenMP holds for one thread only, so every thread sets its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from threadpoolctl import threadpool_limits
+
+_lock = threading.Lock()
+_inside = 0
+_torch_threads = 1
+_blas: threadpool_limits | None = None
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Limit BLAS, OpenMP and torch to one thread while any computation is inside; may be nested."""
+    global _inside, _torch_threads, _blas
+    with _lock:
+        if not _inside:
+            _torch_threads, _blas = torch.get_num_threads(), threadpool_limits(1, user_api="blas")
+        _inside += 1
+        openmp = threadpool_limits(1, user_api="openmp")
+        torch.set_num_threads(1)  # in every thread, since torch, too, keeps a part of its limit by thread
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                assert _blas is not None
+                _blas.restore_original_limits()
+                torch.set_num_threads(_torch_threads)
+            openmp.restore_original_limits()
