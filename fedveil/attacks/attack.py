@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.randomness import numpy_generator
 from fedveil.view import EVERY_OBSERVER, Capability
 
 
@@ -45,11 +46,12 @@ class Attack(ABC):
 
     name: ClassVar[str]
     needs: ClassVar[frozenset[Capability]] = EVERY_OBSERVER
+    notes: tuple[str, ...] = ()
+    """What `fit` left out of the data that it was given, in plain sentences; empty if it used everything."""
 
     def __init__(self, seed: int = 0, device: str = "auto") -> None:
         self.seed = seed
         self.device = device
-        self.notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(seed={self.seed}, device={self.device!r})"
@@ -61,6 +63,13 @@ class Attack(ABC):
     @abstractmethod
     def scores(self, vectors: FloatArray) -> FloatArray:
         """Return an (n, K) array: log-probabilities, or any score that is higher for a likelier value."""
+
+    def capped(self, data: Labelled, most: int, classes: int) -> Labelled:
+        """Return at most `most` of the records, drawn evenly over the values; a note says if some are left out."""
+        part = evenly(data, most, classes, numpy_generator(self.seed, "subsample"))
+        if len(part) < len(data):
+            self.notes = (*self.notes, f"learned from {len(part):,} of {len(data):,} vectors")
+        return part
 
 
 def log_probabilities(probabilities: npt.NDArray[np.floating]) -> FloatArray:

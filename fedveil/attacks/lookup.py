@@ -7,9 +7,9 @@ that form, n_u how often value u occurs, b(u | r) naive Bayes.
 
 Dividing by n_u weighs values evenly. The smoothing a decides how many counted people outweigh naive Bayes, which
 multiplies what each of the most telling columns (in at most 32 quantile bins) says by itself; it also answers for
-vectors that were never seen. As forms the attacker tries the vector itself and each column in 2 to 32 quantile bins, so that releases that
-are nearly discrete, or have few columns, are read as well. Form and smoothing are those with the lowest cross-entropy
-on validation people, values weighed evenly; naive Bayes alone is one of the choices.
+vectors that were never seen. As forms the attacker tries the vector itself and each column in 2 to 32 quantile bins, so
+that releases that are nearly discrete, or have few columns, are read as well. Form and smoothing are those with the
+lowest cross-entropy on validation people, values weighed evenly; naive Bayes alone is one of the choices.
 
 Vectors are compared by 64 bits: a form's scrambled numbers are multiplied by random odd numbers and added, so that two
 different forms practically never collide.
@@ -24,7 +24,8 @@ import numpy.typing as npt
 from scipy.special import log_softmax
 
 from fedveil.attacks.attack import Attack, Labelled
-from fedveil.core.arrays import FloatArray
+from fedveil.attacks.binning import Binning, Codes
+from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.randomness import numpy_generator
 
 _FINEST = 32
@@ -32,9 +33,6 @@ _COARSER = (32, 16, 8, 4, 2)
 """Bins of each column in the forms that are tried beside the vector itself."""
 
 _SMOOTHING = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-_EDGES_FROM = 20_000
-"""Quantiles are computed from at most this many vectors."""
-
 _MOST_COLUMNS = 512
 """Naive Bayes considers at most this many columns: the ones that say most by themselves."""
 
@@ -52,8 +50,8 @@ class LookUp(Attack):
     def fit(self, auxiliary: Labelled, validation: Labelled, classes: int) -> None:
         """Count, and choose form and smoothing on validation."""
         rng = numpy_generator(self.seed, "look-up")
-        self.bins_ = _Bins.fit(auxiliary.vectors, rng)
-        binned, held_out = self.bins_.of(auxiliary.vectors), self.bins_.of(validation.vectors)
+        self.binning_ = Binning.fit(auxiliary.vectors, _FINEST)
+        binned, held_out = self.binning_.apply(auxiliary.vectors), self.binning_.apply(validation.vectors)
         self.columns_ = _Columns.fit(binned, auxiliary.codes, classes).fewer(held_out, validation.codes)
         columns = auxiliary.vectors.shape[1]
         self.multipliers_: Keys = rng.integers(2**63, size=columns, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
@@ -75,14 +73,14 @@ class LookUp(Attack):
 
     def scores(self, vectors: FloatArray) -> FloatArray:
         """Return log-probabilities with values weighed evenly."""
-        binned = self.bins_.of(vectors)
+        binned = self.binning_.apply(vectors)
         base = self.columns_.log_posterior(binned)
         if self.table_ is None:
             return base
         counts = self.table_.of(self._keys(vectors, binned, self.form_))
         return np.asarray(np.log(_mixed(counts, np.exp(base), self.smoothing_)), dtype=np.float64)
 
-    def _keys(self, vectors: FloatArray, binned: npt.NDArray[np.uint8], form: int | None) -> Keys:
+    def _keys(self, vectors: FloatArray, binned: Codes, form: int | None) -> Keys:
         """Mix every vector, or its coarser form, into 64 bits."""
         keys = np.zeros(len(vectors), dtype=np.uint64)
         for column, multiplier in enumerate(self.multipliers_):
@@ -103,42 +101,14 @@ def _scrambled(numbers: Keys) -> Keys:
 
 
 @dataclass(frozen=True, eq=False)
-class _Bins:
-    """Each column's quantile bins, at most 32."""
-
-    edges: list[FloatArray]
-
-    @classmethod
-    def fit(cls, vectors: FloatArray, rng: np.random.Generator) -> _Bins:
-        rows = len(vectors)
-        some = vectors if rows <= _EDGES_FROM else vectors[np.sort(rng.choice(rows, _EDGES_FROM, replace=False))]
-        shares = np.linspace(0, 1, _FINEST + 1)[1:-1]
-        return cls([_edges(np.sort(column), shares) for column in some.T])
-
-    def of(self, vectors: FloatArray) -> npt.NDArray[np.uint8]:
-        binned = np.empty(vectors.shape, dtype=np.uint8, order="F")
-        for column, edges in enumerate(self.edges):
-            binned[:, column] = np.searchsorted(edges, np.ascontiguousarray(vectors[:, column]))
-        return binned
-
-
-def _edges(ordered: FloatArray, shares: FloatArray) -> FloatArray:
-    """Return edges between bins: between all values if these are few, else quantiles."""
-    distinct = ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
-    if len(distinct) <= _FINEST:
-        return np.asarray((distinct[1:] + distinct[:-1]) / 2)
-    return np.unique(ordered[(shares * (len(ordered) - 1)).astype(np.int64)])
-
-
-@dataclass(frozen=True, eq=False)
 class _Columns:
     """Naive Bayes: log p(bin | u) of each column that is used, the most telling first, (columns, bins, K)."""
 
-    kept: npt.NDArray[np.int64]
+    kept: IntArray
     log_likelihood: FloatArray
 
     @classmethod
-    def fit(cls, binned: npt.NDArray[np.uint8], codes: npt.NDArray[np.int64], classes: int) -> _Columns:
+    def fit(cls, binned: Codes, codes: IntArray, classes: int) -> _Columns:
         counts = np.empty((binned.shape[1], _FINEST, classes))
         for column in range(binned.shape[1]):
             cells = binned[:, column].astype(np.int64) * classes + codes
@@ -149,7 +119,7 @@ class _Columns:
         kept = np.argsort(-telling, kind="stable")[:_MOST_COLUMNS]
         return cls(kept, np.log(shares[kept]))
 
-    def fewer(self, held_out: npt.NDArray[np.uint8], codes: npt.NDArray[np.int64]) -> _Columns:
+    def fewer(self, held_out: Codes, codes: IntArray) -> _Columns:
         """Return only the most telling columns, as many as read validation people best: chance adds up over many."""
         total = np.zeros((len(held_out), self.log_likelihood.shape[2]))
         best, chosen = np.inf, len(self.kept)
@@ -161,7 +131,7 @@ class _Columns:
                     best, chosen = cost, count
         return _Columns(self.kept[:chosen], self.log_likelihood[:chosen])
 
-    def log_posterior(self, binned: npt.NDArray[np.uint8]) -> FloatArray:
+    def log_posterior(self, binned: Codes) -> FloatArray:
         total = np.zeros((len(binned), self.log_likelihood.shape[2]))
         for likelihood, column in zip(self.log_likelihood, self.kept, strict=True):
             total += likelihood[binned[:, column]]
@@ -176,7 +146,7 @@ class _Table:
     counts: FloatArray
 
     @classmethod
-    def count(cls, keys: Keys, codes: npt.NDArray[np.int64], classes: int) -> _Table:
+    def count(cls, keys: Keys, codes: IntArray, classes: int) -> _Table:
         distinct, index = np.unique(keys, return_inverse=True)
         counts = np.bincount(index * classes + codes, minlength=len(distinct) * classes).reshape(-1, classes)
         of_value = np.maximum(np.bincount(codes, minlength=classes), 1)
@@ -191,7 +161,7 @@ def _mixed(counts: FloatArray, base: FloatArray, smoothing: float) -> FloatArray
     return np.asarray((counts + smoothing * base + 1e-12) / (counts.sum(axis=1, keepdims=True) + smoothing))
 
 
-def _cost(log_posterior: FloatArray, codes: npt.NDArray[np.int64]) -> float:
+def _cost(log_posterior: FloatArray, codes: IntArray) -> float:
     """Return the cross-entropy with values weighed evenly."""
     classes = log_posterior.shape[1]
     weights = 1 / np.maximum(np.bincount(codes, minlength=classes), 1)[codes]

@@ -10,11 +10,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.utils.class_weight import compute_sample_weight
 
-from fedveil.attacks.attack import Attack, Labelled, evenly
+from fedveil.attacks.attack import Attack, Labelled
 from fedveil.attacks.mlp import SmallMLP
 from fedveil.core.arrays import FloatArray
 from fedveil.core.learning import Recipe
-from fedveil.core.randomness import numpy_generator
 from fedveil.view import EVERY_OBSERVER, Capability
 
 Axes = tuple[bool, FloatArray, FloatArray]
@@ -40,7 +39,8 @@ class UpdateReader(Attack):
 
     def fit(self, auxiliary: Labelled, validation: Labelled, classes: int) -> None:
         """Fit one model per form, number of directions and penalty; keep the best on validation."""
-        part = evenly(auxiliary, self.most_vectors, classes, numpy_generator(self.seed, "subsample"))
+        self.notes = ()
+        part = self.capped(auxiliary, self.most_vectors, classes)
         even = compute_sample_weight("balanced", validation.codes)
         best = np.inf
         for scaled in (False, True):
@@ -72,14 +72,14 @@ class StructureKnown(SmallMLP):
     """
 
     name = "stru-nn"
-    recipe = Recipe(hidden=(512, 256), learning_rate=5e-4, most_epochs=30, patience=4)
+    recipe = Recipe(hidden=(512, 256), learning_rate=5e-4, fused=True, most_epochs=30, patience=4)
 
 
 class StructureUnknown(SmallMLP):
     """RecUP-FL's Unkwn-NN: hidden layers of 1024, 1024, 512 and 128 units, which no member of the zoo has."""
 
     name = "unkwn-nn"
-    recipe = Recipe(hidden=(1024, 1024, 512, 128), learning_rate=3e-4, most_epochs=30, patience=4)
+    recipe = Recipe(hidden=(1024, 1024, 512, 128), learning_rate=3e-4, fused=True, most_epochs=30, patience=4)
 
 
 def principal_axes(vectors: FloatArray, scaled: bool, most: int) -> Axes:

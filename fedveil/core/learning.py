@@ -12,6 +12,7 @@ from torch import nn
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.models import mlp, pick_device
 from fedveil.core.randomness import torch_generator
+from fedveil.core.threads import single_thread
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,8 @@ def fit_network(
     device: str = "auto",
 ) -> nn.Module:
     """Train by Adam on the cross-entropy, class-weighted if `even`, until the validation loss stalls."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # small steps gain nothing from more threads, and lose much on a busy machine
-    try:
+    with single_thread():
         return _fit(train, validation, classes, recipe, even, torch_generator(seed, "network"), pick_device(device))
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _fit(
@@ -112,7 +109,7 @@ def descend(
 def log_posterior(model: nn.Module, vectors: FloatArray) -> FloatArray:
     """Return a network's log-probabilities for vectors."""
     device = next(model.parameters()).device
-    with torch.no_grad():
-        x = torch.as_tensor(vectors, dtype=torch.float32, device=device)
-        logits = torch.cat([model(part) for part in torch.split(x, 8192)])
+    with single_thread(), torch.no_grad():
+        parts = (vectors[start : start + 8192] for start in range(0, max(1, len(vectors)), 8192))
+        logits = torch.cat([model(torch.as_tensor(part, dtype=torch.float32, device=device)) for part in parts])
     return logits.log_softmax(dim=1).cpu().numpy().astype(np.float64)

@@ -1,21 +1,51 @@
-"""Several single-threaded jobs side by side.
+"""One thread for each computation, also where several computations run in threads of their own.
 
-Libraries that start threads of their own wait for each other in busy loops: two attackers with two threads each are
-slower than one after the other. So every job gets one thread. The limits are set once around all jobs, since a job that
-sets and restores a limit of the whole process while others run leaves it at whatever was restored last.
+Small steps gain nothing from more threads and lose much on a busy machine, and sums in a fixed order give the same
+bits everywhere. The limits of BLAS and torch hold for the whole process: they are set when the first computation
+enters and restored when the last one leaves, so that computations in several threads do not undo each other's limits.
+The limit of OpenMP holds for one thread only, so every thread sets its own.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
 from threadpoolctl import threadpool_limits
 
 Result = TypeVar("Result")
+
+_lock = threading.Lock()
+_inside = 0
+_torch_threads = 1
+_blas: threadpool_limits | None = None
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Limit BLAS, OpenMP and torch to one thread while any computation is inside; may be nested."""
+    global _inside, _torch_threads, _blas
+    with _lock:
+        if not _inside:
+            _torch_threads, _blas = torch.get_num_threads(), threadpool_limits(1, user_api="blas")
+        _inside += 1
+        openmp = threadpool_limits(1, user_api="openmp")
+        torch.set_num_threads(1)  # in every thread, since torch, too, keeps a part of its limit by thread
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                assert _blas is not None
+                _blas.restore_original_limits()
+                torch.set_num_threads(_torch_threads)
+            openmp.restore_original_limits()
 
 
 def usable_cores() -> int:
@@ -28,24 +58,17 @@ def side_by_side(jobs: Sequence[Callable[[], Result]], workers: int) -> list[Res
 
     If a job fails, those that have not started are not started, and its error is raised.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            if workers == 1 or len(jobs) == 1:
-                return [job() for job in jobs]
-            # OpenMP's limit holds for the thread that sets it, so that every worker sets it again
-            with ThreadPoolExecutor(workers, initializer=_one_thread) as pool:
-                futures = [pool.submit(job) for job in jobs]
-                try:
-                    return [future.result() for future in futures]
-                except BaseException:
-                    pool.shutdown(cancel_futures=True)
-                    raise
-    finally:
-        torch.set_num_threads(threads)
+    if workers == 1 or len(jobs) == 1:
+        return [_alone(job) for job in jobs]
+    with single_thread(), ThreadPoolExecutor(workers) as pool:
+        futures = [pool.submit(_alone, job) for job in jobs]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-    threadpool_limits(1, user_api="openmp")
+def _alone(job: Callable[[], Result]) -> Result:
+    with single_thread():
+        return job()

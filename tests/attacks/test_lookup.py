@@ -67,11 +67,11 @@ def test_equal_vectors_are_equal_and_others_differ():
     grid = np.array(np.meshgrid(*[np.arange(10.0)] * 4)).reshape(4, -1).T
     twice = Labelled(np.vstack([grid, grid]), rng.integers(2, size=20_000))
     attack.fit(twice, twice, 2)
-    keys = attack._keys(twice.vectors, attack.bins_.of(twice.vectors), None)
+    keys = attack._keys(twice.vectors, attack.binning_.apply(twice.vectors), None)
     assert len(np.unique(keys)) == 10_000
     assert (keys[:10_000] == keys[10_000:]).all()
     zero = np.array([[0.0, 0, 0, 0], [-0.0, 0, 0, 0]])
-    assert len(np.unique(attack._keys(zero, attack.bins_.of(zero), None))) == 1
+    assert len(np.unique(attack._keys(zero, attack.binning_.apply(zero), None))) == 1
 
 
 def test_wide_vectors_use_the_most_telling_columns_and_say_so():
