@@ -118,7 +118,7 @@ def judge(
         ]
         view = View(*pools, grants=EVERY_OBSERVER | {Capability.SENDERS})
         judgements.append((panel(ATTACKERS, seed=seed, device="cpu").judge(view), how))
-    return max(judgements, key=lambda pair: pair[0].validation_leakage or 0.0)
+    return max(judgements, key=lambda pair: pair[0].worst.balanced_accuracy.estimate)
 
 
 def accuracy(update: np.ndarray, folder: Path, seed: int) -> float:

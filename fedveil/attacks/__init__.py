@@ -1,8 +1,9 @@
 """Attackers: what a curious observer infers from what left the devices.
 
-`attack.py` has the interface of attackers on vectors, and each attacker has a file. `panel.py` trains several, chooses
-the strongest on validation and scores it on victims; `trial.py` tries one attacker, and `fresh.py` tries attackers that
-learn from people on whom the defence was never fitted; `judgement.py` holds the result. `floor.py` estimates how well a
+`attack.py` has the interface of attackers on vectors, and each attacker has a file. `panel.py` trains several
+and scores them on victims; `trial.py` tries one attacker, and `fresh.py` tries attackers that learn from people on whom
+the defence was never fitted; `strongest.py` takes the largest figure, `findings.py` makes the judgement that
+`judgement.py` holds. `floor.py` estimates how well a
 task's label alone reveals an attribute. `reconstruction/` recovers whole inputs from gradients.
 """
 

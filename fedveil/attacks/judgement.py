@@ -143,6 +143,11 @@ class Judgement:
         return self.attackers[0]
 
     @property
+    def chosen_name(self) -> str:
+        """The name of the attacker chosen on validation; older results list it first."""
+        return self.worst.name if self.chosen is None else self.chosen.name
+
+    @property
     def still_rises(self) -> bool:
         """Whether half as many people read over a point less, so that more people would probably read more."""
         return self.from_half is not None and self.worst.balanced_accuracy.estimate - self.from_half > _RISES

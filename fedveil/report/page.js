@@ -154,7 +154,7 @@ function aboutSelected() {
     (DATA.attackers[state.attribute]?.[i] || []).some((a) => a.kind === "decensoring") ? " A square first undoes the censoring, then reads; the hollow square is its control, a network of the same size without that step." : "");
   fill("attackers-table", ["Attacker", numbered("Balanced accuracy"), numbered("AUC"), numbered("Information (bits)"), "Kind"],
     (DATA.attackers[state.attribute]?.[i] || []).map((a) => [el("th", { scope: "row" }, name(a.name)), figureCell(a.balanced_accuracy), figureCell(a.auc), figureCell(a.bits),
-      el("td", {}, a.name.endsWith("(fresh people)") ? `learned from fresh people${a.chosen ? "; counts, as it reads more than the panel's choice" : ""}` : a.chosen ? "retrained; chosen on validation" : KINDS[a.kind])]));
+      el("td", {}, `${a.name.endsWith("(fresh people)") ? "learned from fresh people" : KINDS[a.kind]}${a.chosen ? "; the strongest, so it counts" : ""}`)]));
   byId("maps-lead").replaceChildren(here(), ": t-SNE of test people, marked by ", name(attributeName()), ". Clusters of one mark show that the attribute can be read; mixed marks prove nothing, since attackers may read what no map shows.");
   byId("losses-lead").replaceChildren(here(), ": mean losses of the devices, one line per seed.");
   lossesTable(i);

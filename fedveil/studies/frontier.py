@@ -43,7 +43,7 @@ class Point:
     """One method at one strength.
 
     Attributes:
-        utility, leakage: on the test people: task accuracy, and balanced accuracy of the attacker chosen on validation.
+        utility, leakage: on the test people: task accuracy, and balanced accuracy of the strongest attacker.
         validation_utility, validation_leakage: what selection may look at; NaN if not measured.
         utility_draws, leakage_draws: bootstrap draws of the test figures, (B,), paired over points.
         seed_leakages: the leakage of each seed, with its own interval.

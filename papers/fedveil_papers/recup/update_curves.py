@@ -51,7 +51,7 @@ class Tried:
         return self if self.point is None else replace(self, point=replace(self.point, kept=None))
 
     def worst(self, attribute: str, mode: str) -> Reading | None:
-        """Return the strongest attacker; the round and the attacker are chosen on validation people."""
+        """Return the attacker, in whatever round, that reads test people best; see `strongest`."""
         readings = [] if self.point is None else self.point.read(attribute, mode)
         return strongest(readings) if readings else None
 
@@ -295,8 +295,8 @@ def _every_strength(panel: Panel, attribute: str) -> Table:
     for tried in panel.tried:
         table.add_row(*_cells(tried, attribute))
     table.caption = (
-        "Balanced accuracy with 95% intervals. Static attackers and norms: means over rounds; the worst attacker and "
-        "its round are chosen on validation."
+        "Balanced accuracy with 95% intervals. Static attackers and norms: means over rounds; the worst attacker is "
+        "the strongest of all in any round, with an interval that holds although the largest was taken."
     )
     return table
 

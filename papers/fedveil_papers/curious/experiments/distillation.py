@@ -316,7 +316,7 @@ class CuriousDistillation(Experiment[DistillationResults]):
             f"of {self.student_batch} records.",
             "The teacher's attack is its G or its threshold τ, which never saw the student; the new τ is chosen on the "
             "server's validation records, by the classifier's own outputs.",
-            "Retrained: attackers trained on each classifier's outputs, the strongest on validation, an estimate; "
+            "Retrained: the strongest attacker trained on each classifier's outputs, an estimate; "
             + attackers_note(self.most, self.draws, self.fresh),
             *closing_notes(self._cases(), results.paper),
         ]

@@ -213,7 +213,7 @@ class CuriousPruning(Experiment[PruningResults]):
         return [
             f"{self.runs} run(s). Weights of convolutions and linear layers are pruned, biases and batch norms are "
             "not; nothing is trained afterwards. G is the one trained with the whole classifier.",
-            "Retrained: attackers trained on the pruned outputs, the strongest on validation, an estimate; "
+            "Retrained: the strongest attacker trained on the pruned outputs, an estimate; "
             + attackers_note(self.most, self.draws, self.fresh),
             *closing_notes(self._cases(), results.paper),
         ]

@@ -72,7 +72,7 @@ class Point:
         ]
 
     def worst(self, attribute: str, mode: str = "retrained", number: int | None = None) -> Reading:
-        """Return the strongest attacker, chosen on validation people over all rounds unless one is named."""
+        """Return the attacker that reads test people best, over all rounds unless one is named; see `strongest`."""
         readings = self.read(attribute, mode, number)
         if not readings:
             raise InputError(f"no {mode} attacker was tried on {attribute!r}")

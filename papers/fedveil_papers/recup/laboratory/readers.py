@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from fedveil.attacks.attack import Attack, Labelled
+from fedveil.attacks.strongest import largest
 from fedveil.attacks.trial import Attempt, Fitted, Question, Trial
 from fedveil.core import plugins
 from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.figures import Estimate
 from fedveil.core.measures import interval
 from fedveil.core.randomness import child_seed, numpy_generator
 from fedveil.core.standardise import Standardiser
@@ -47,7 +50,7 @@ class Reading:
         attacker, features: which attacker, and which features of an update it reads.
         accuracy, balanced_accuracy, auc: measured on test people.
         prior: the accuracy of always guessing the most frequent value.
-        validation: the balanced accuracy on validation people, by which attackers are chosen.
+        validation: the balanced accuracy on validation people, by which shields are chosen.
     """
 
     attribute: str
@@ -76,8 +79,25 @@ MEASURES = ("accuracy", "balanced_accuracy", "auc", "prior")
 
 
 def strongest(readings: Sequence[Reading]) -> Reading:
-    """Return the strongest attacker: the best on validation people, never on the victims."""
-    return max(readings, key=lambda reading: reading.validation)
+    """Return the attacker that reads test people best, with an interval that holds although the largest was taken.
+
+    Its figure on validation people, by which shields are chosen, is the largest of all: no choice sees test people.
+    """
+    measured = [reading for reading in readings if reading.balanced_accuracy is not None] or list(readings)
+    figures = [_estimate(reading.balanced_accuracy) for reading in measured]
+    first, read = largest(figures)
+    validation = max(reading.validation for reading in readings)
+    return replace(measured[first], balanced_accuracy=Figure.of(read), validation=validation)
+
+
+def _estimate(figure: Figure | None) -> Estimate:
+    if figure is None:
+        return Estimate(math.nan, math.nan, math.nan)
+    return Estimate(
+        figure.estimate,
+        figure.estimate if figure.low is None else figure.low,
+        figure.estimate if figure.high is None else figure.high,
+    )
 
 
 @dataclass(frozen=True, eq=False)
