@@ -17,7 +17,7 @@ from fedveil.studies.judging import releases
 from fedveil.studies.reading import read_seconds
 from fedveil.studies.sampling import SAMPLED_PEOPLE
 from fedveil.studies.store import Store
-from fedveil.view import UPDATE_VIEWS, Pool, View
+from fedveil.view import UPDATE_VIEWS, Pool
 
 if TYPE_CHECKING:
     from fedveil.federation.run import Run
@@ -72,10 +72,12 @@ def _probed(plan: Plan, method: Method) -> Cost:
         def some(pool: Pool) -> Pool:
             return pool.take(np.sort(rng.choice(len(pool), min(PROBED_PEOPLE, len(pool)), replace=False)))
 
-        small = View(some(view.auxiliary), some(view.validation), some(view.victims))
+        small = replace(
+            view, auxiliary=some(view.auxiliary), validation=some(view.validation), victims=some(view.victims)
+        )
         started = time.perf_counter()
         with suppress(InputError):  # too few people of some value for a trial run
-            panel(study.attacks.panel, draws=100).judge(small, study.asked[0])
+            panel(study.attacks.panel, draws=100, workers=study.threads).judge(small, study.asked[0])
         spent = time.perf_counter() - started
         attack = spent * max(1.0, len(view.auxiliary) / len(small.auxiliary)) * len(study.asked)
     weights = 4 * sum(layout.size for layout in run.layouts.values())

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fedveil.attacks import Judgement, panel
+from fedveil.attacks.judgement import FRESH
 from fedveil.certificates.epsilon_audit import EpsilonLowerBound, audit_attribute_dp, audit_information_privacy
 from fedveil.certificates.information_privacy import (
     corrected_leakage_bound,
@@ -147,7 +148,7 @@ def post_processed(
     released: Released, outputs: dict[Split, FloatArray], sent: Judgement, data: AttributeData
 ) -> PostProcessed:
     """Judge the head's outputs by the same attackers, with the same seed, as what is sent."""
-    names = tuple(attacker.name for attacker in sent.attackers)
+    names = tuple(dict.fromkeys(attacker.name.removesuffix(FRESH) for attacker in sent.attackers))
     draws = len(sent.draws["balanced_accuracy"]) - 1
     judges = panel(names, seed=sent.seed, draws=draws, confidence=sent.confidence)
     view = server_view(replace(released, values=outputs), data, sent.attribute, known=False)
