@@ -54,7 +54,8 @@ class LookUp(Attack):
         binned, held_out = self.binning_.apply(auxiliary.vectors), self.binning_.apply(validation.vectors)
         self.columns_ = _Columns.fit(binned, auxiliary.codes, classes).fewer(held_out, validation.codes)
         columns = auxiliary.vectors.shape[1]
-        self.multipliers_: Keys = rng.integers(2**63, size=columns, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+        drawn = rng.integers(2**63, size=columns, dtype=np.uint64)
+        self.multipliers_: Keys = np.asarray(2 * drawn + 1, dtype=np.uint64)
         base = self.columns_.log_posterior(held_out)
         posterior = np.exp(base)
         best, self.table_, self.form_, self.smoothing_ = _cost(base, validation.codes), None, None, 0.0
