@@ -15,6 +15,7 @@ import numpy as np
 from fedveil.core.arrays import FloatArray
 from fedveil.core.figures import Estimate
 from fedveil.report.certified import bound_on_balanced_accuracy, certified_rates, contradictions
+from fedveil.report.learned import learned_in_words
 from fedveil.report.pairs import Pair, pair_of
 from fedveil.report.settings import Setting, settings_of
 from fedveil.studies.frontier import Comparison, Frontier, Point
@@ -64,6 +65,7 @@ def say(results: StudyResults, pair: Pair) -> list[Sentence]:
             ("certified", _certified(pair, pair.frontier, settings)),
             ("rate", _rate(results, settings, pair.attribute)),
             ("floor", _floor(pair, pair.frontier)),
+            ("learned", learned_in_words(settings, pair.attribute)),
             ("caveat", _caveat(results, pair)),
         ]
     return [Sentence(about, text) for about, text in sentences if text]
