@@ -24,9 +24,26 @@ def learned_in_words(settings: Sequence[Setting], attribute: str) -> str:
     else:
         shown = ", ".join(rising[:4]) + (" and others" if len(rising) > 4 else "")
         sentence += f"; on {shown} half as many read over a point less: still rising, so more people would read more"
+    sentence += _pointed_elsewhere([found for _, found in judged])
     notes = list(dict.fromkeys(note for _, found in judged for note in found.notes))
     left_out = f" Left out: {'; '.join(notes[:6])}." if notes else ""
     return f"{sentence}.{left_out}"
+
+
+def _pointed_elsewhere(judged: Sequence[Judgement]) -> str:
+    """Say where validation people pointed to another attacker than the strongest, and how much less it reads."""
+    losses = [
+        found.worst.balanced_accuracy.estimate - found.chosen.balanced_accuracy.estimate
+        for found in judged
+        if found.chosen is not None and found.chosen.name != found.worst.name
+    ]
+    if not losses:
+        return ""
+    what = "release" if len(judged) == 1 else "releases"
+    return (
+        f". In {len(losses)} of {len(judged)} {what} validation people point to another attacker, "
+        f"which reads up to {max(losses):.3f} less than the strongest"
+    )
 
 
 def _judgements(setting: Setting, attribute: str) -> list[Judgement]:

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from fedveil.attacks.judgement import FRESH
 from fedveil.core.arrays import FloatArray
 from fedveil.core.figures import Estimate
 from fedveil.report.certified import bound_on_balanced_accuracy, certified_rates, contradictions
@@ -306,8 +307,10 @@ def _floor(pair: Pair, frontier: Frontier) -> str:
 
 def _caveat(results: StudyResults, pair: Pair) -> str:
     judged = [cell.result.leakage[pair.attribute] for cell in results.cells if pair.attribute in cell.result.leakage]
-    names = dict.fromkeys(attacker.name for judgement in judged for attacker in judgement.attackers)
-    tried = f" ({', '.join(names)})" if names else ""
+    names = list(dict.fromkeys(attacker.name for judgement in judged for attacker in judgement.attackers))
+    kinds = dict.fromkeys(name.removesuffix(FRESH) for name in names)
+    fresh = "; also taught by fresh people" if len(kinds) < len(names) else ""
+    tried = f" ({', '.join(kinds)}{fresh})" if names else ""
     return (
         f"Figures not marked CERTIFIED are estimates against the attackers tried{tried}; "
         "another attacker may read more. Brackets are 95% intervals."

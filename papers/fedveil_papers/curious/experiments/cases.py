@@ -145,7 +145,7 @@ def attackers_note(most: int, draws: int, fresh: bool) -> str:
     """State how retrained attackers were trained and how their intervals were computed."""
     records = f"at most {most} records of each split" if most else "all records"
     looks = ", also by attackers that learned from test records." if fresh else "."
-    return f"attackers get {records}. Intervals are at 95%; those of retrained attackers use {draws} bootstrap draws{looks}"
+    return f"attackers get {records}. Intervals are at 95%; those of retrained attackers use {draws} draws{looks}"
 
 
 def closing_notes(cases: Sequence[CuriousCase], paper: PaperFigures) -> list[str]:
