@@ -25,6 +25,7 @@ def demo(
     json: JsonOption = False,
 ) -> None:
     """Show what devices give away and what hiding it costs: no defence and three defences, with a report."""
+    from fedveil.cli.demo_means import beside_means
     from fedveil.config.study import read_study
     from fedveil.report import in_words, write_report
     from fedveil.studies.check import checked
@@ -41,6 +42,8 @@ def demo(
     if results.cells:
         page = write_report(results)
         console.print(rows_table(results.rows))
+        if not data:
+            console.print(beside_means(results.rows))
         for sentence in in_words(results, results.tasks[0], results.attributes[0]):
             console.print(sentence.text, markup=False)
         console.print(f"The report: {page} (open it in a browser)", markup=False)
