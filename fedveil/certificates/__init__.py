@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fedveil.certificates.advantage import replace_one_from_add_remove as replace_one_from_add_remove
     from fedveil.certificates.certificate import AgainstAttackersTried as AgainstAttackersTried
     from fedveil.certificates.certificate import Certificate as Certificate
+    from fedveil.certificates.certificate import at_shares as at_shares
     from fedveil.certificates.code_counts import certify_chances as certify_chances
     from fedveil.certificates.code_counts import certify_codes as certify_codes
     from fedveil.certificates.confidence import conditional_entropy_lower_bound as conditional_entropy_lower_bound

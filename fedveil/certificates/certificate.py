@@ -7,14 +7,17 @@ cannot be converted into one another. Only a `Certificate` ever prints the word 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
 from fedveil.core.errors import InputError
 
 Direction = Literal["upper", "lower"]
+
+_HALVINGS = 10
+"""How often α is halved: enough for a choice among 1,024 certificates."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Certificate:
         citation: where the argument is published, or that it is our own.
         confidence: None for a bound that always holds; else the probability, over the draw of the held-out
             records, with which it holds.
+        stricter: the same bound at higher confidences, as pairs (confidence, bound), for whoever chooses the smallest
+            of several certificates and has to pay for the choice; see `at_shares`.
 
     >>> print(Certificate("accuracy", 0.7305, "upper", {"sigma": 1.0}, ("updates",), "Gaussian channel", "textbook"))
     CERTIFIED accuracy ≤ 0.731 — assumes sigma = 1; does not cover: updates
@@ -44,6 +49,7 @@ class Certificate:
     method: str
     citation: str
     confidence: float | None = None
+    stricter: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         where = f"certificate of {self.quantity or 'an unnamed quantity'}"
@@ -57,6 +63,9 @@ class Certificate:
             raise InputError(f"{where}: a bound without stated assumptions is no certificate; state them by name")
         if self.confidence is not None and not 0.0 < self.confidence < 1.0:
             raise InputError(f"{where}: confidence must lie strictly between 0 and 1, got {self.confidence}")
+        if any(self.confidence is None or not self.confidence < level < 1.0 for level, _ in self.stricter):
+            raise InputError(f"{where}: stricter bounds need confidences above the certificate's own and below 1")
+        object.__setattr__(self, "stricter", tuple((float(level), float(bound)) for level, bound in self.stricter))
         object.__setattr__(self, "bound", float(self.bound))
         object.__setattr__(self, "assumptions", MappingProxyType(dict(self.assumptions)))
         object.__setattr__(self, "does_not_cover", tuple(self.does_not_cover))
@@ -84,6 +93,7 @@ class Certificate:
             "does_not_cover": list(self.does_not_cover),
             "method": self.method,
             "citation": self.citation,
+            **({"stricter": [list(pair) for pair in self.stricter]} if self.stricter else {}),
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -99,8 +109,21 @@ class Certificate:
                 self.method,
                 self.citation,
                 self.confidence,
+                self.stricter,
             ),
         )
+
+
+def at_shares(certify: Callable[[float], Certificate], confidence: float) -> Certificate:
+    """Return certify(confidence) with its bounds at a half, a quarter, … of the failure probability α.
+
+    If the smallest of m held-out certificates is chosen after they were computed, the choice is as likely to be wrong
+    as any of them. If each is stated at α/m instead, all of them hold together with probability 1 − α (union bound),
+    and so does the smallest. m may be known only later, so a certificate carries its bound at shares of α.
+    """
+    alpha = 1.0 - confidence
+    levels = [1.0 - alpha / 2.0**halvings for halvings in range(1, _HALVINGS + 1)]
+    return replace(certify(confidence), stricter=tuple((level, certify(level).bound) for level in levels))
 
 
 def rounded_outward(bound: float, direction: Direction, digits: int = 3) -> str:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.certificates.certificate import Certificate
+from fedveil.certificates.certificate import Certificate, at_shares
 from fedveil.certificates.confidence import check_alpha
 from fedveil.core.errors import InputError
 
@@ -78,9 +78,13 @@ def certify_codes(
     does_not_cover: tuple[str, ...] = (),
 ) -> Certificate:
     """Certify the balanced accuracy of an observer who sees a person's code and nothing else, by counting codes."""
-    bound = best_balanced_accuracy_bound(codes, u, values, 1 - confidence)
     counted = {"people counted": len(np.asarray(u)), "values": values, "codes seen": len(np.unique(np.asarray(codes)))}
-    return _certificate(bound, counted, "codes counted on", confidence, does_not_cover)
+
+    def certify(level: float) -> Certificate:
+        bound = best_balanced_accuracy_bound(codes, u, values, 1 - level)
+        return _certificate(bound, counted, "codes counted on", level, does_not_cover)
+
+    return at_shares(certify, confidence)
 
 
 def certify_chances(
@@ -88,14 +92,18 @@ def certify_chances(
 ) -> Certificate:
     """Certify the same from summed chances, (codes, K), of codes that are drawn independently for each person."""
     table = np.asarray(sums, dtype=np.float64)
-    bound = balanced_accuracy_bound_from_chances(table, 1 - confidence)
     counted = {
         "people counted": round(float(table.sum())),
         "values": table.shape[1],
         "codes seen": int((table.sum(axis=1) > 0).sum()),
         "draw": "a person's code is drawn from exactly these chances",
     }
-    return _certificate(bound, counted, "chances of codes summed over", confidence, does_not_cover)
+
+    def certify(level: float) -> Certificate:
+        bound = balanced_accuracy_bound_from_chances(table, 1 - level)
+        return _certificate(bound, counted, "chances of codes summed over", level, does_not_cover)
+
+    return at_shares(certify, confidence)
 
 
 def _certificate(

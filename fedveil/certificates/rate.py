@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedveil.certificates import confidence as bounds
-from fedveil.certificates.certificate import Certificate
+from fedveil.certificates.certificate import Certificate, at_shares
 from fedveil.certificates.equivocation import KnownEquivocation, certify_accuracy
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError
@@ -136,6 +136,10 @@ class HeldOutRate:
 def certify_information(held_out: HeldOutRate, *, observer: Observer, confidence: float = 0.95) -> Certificate:
     """Certify, at the confidence, an upper bound on I(U;Ŷ) (sender unknown) or I(U;Ŷ,D) (sender known)."""
     _check_observer(held_out, observer)
+    return at_shares(lambda level: _information_at(held_out, observer, level), confidence)
+
+
+def _information_at(held_out: HeldOutRate, observer: Observer, confidence: float) -> Certificate:
     task_values = held_out.helper_log_probabilities.shape[1]
     if _sender_is_uninformative(held_out, observer):
         share = (1.0 - confidence) / 2.0
@@ -178,6 +182,10 @@ def known_equivocation(held_out: HeldOutRate, *, observer: Observer, confidence:
 
 def certify_rate_accuracy(held_out: HeldOutRate, *, observer: Observer, confidence: float = 0.95) -> Certificate:
     """Certify, at the confidence, a ceiling on every attacker's accuracy, by Fano's inequality."""
+    return at_shares(lambda level: _rate_accuracy_at(held_out, observer, level), confidence)
+
+
+def _rate_accuracy_at(held_out: HeldOutRate, observer: Observer, confidence: float) -> Certificate:
     certificate = certify_accuracy(known_equivocation(held_out, observer=observer, confidence=confidence))
     return dataclasses.replace(
         certificate,

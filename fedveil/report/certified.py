@@ -5,6 +5,8 @@ the cells' bounds counts. A certificate holds against every attacker. If the low
 certified upper bound on the same quantity in the same cell, the certificate, its assumptions or the run is wrong (or it
 is chance, as in one of forty estimates of an attacker who just reaches the bound). Such a bound is never called proved,
 and both figures are shown.
+
+Settings hold certificates that have paid for the choice of the smallest (`fedveil.studies.choosing`).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import NamedTuple
 
 from fedveil.core.figures import Estimate
 from fedveil.report.settings import Setting
+from fedveil.studies.choosing import together
 from fedveil.studies.model import StatedCertificate, weakest_certificates
 from fedveil.studies.results import CellResult
 
@@ -31,6 +34,9 @@ know the sender."""
 
 _BITS, _ACCURACY = "information (bits)", "accuracy"
 """What a rate certificate bounds for every observer, including one who knows the sender."""
+
+_ASKED = 0.95
+"""What the certificates of a study promise together."""
 
 _DEALT = "people dealt to senders at random"
 """The assumption of a rate certificate that the sender says nothing about a person."""
@@ -69,6 +75,27 @@ def bound_on_balanced_accuracy(setting: Setting, attribute: str) -> float | None
         if (certificate.quantity, certificate.direction) == ("balanced accuracy", "upper"):
             return math.ceil(round(certificate.bound * 1e4, 6)) / 1e4
     return None
+
+
+def is_held_out(setting: Setting, attribute: str, quantity: str) -> bool:
+    """Return whether what is certified about a quantity holds with a probability over people only."""
+    return any(stated.held_out for stated in certificates_of(setting, attribute) if stated.quantity == quantity)
+
+
+def confidence_in_words(settings: Sequence[Setting], attribute: str) -> str:
+    """Say with what probability the held-out certificates about an attribute hold, if the smallest is pointed at."""
+    number, confidence = together([cell for setting in settings for cell in setting.cells], attribute)
+    percent = f"{math.floor(100 * confidence + 1e-6)}%"
+    if number == 1:
+        return f"at {percent} confidence"
+    if confidence >= _ASKED - 1e-6:
+        return f"at {_ASKED:.0%} for all {number} held-out certificates together"
+    if confidence > 0:
+        return f"at only {percent} for all {number} held-out certificates together, as each was computed alone"
+    return (
+        f"at no confidence for all {number} held-out certificates together, as each was computed alone and the "
+        "smallest is chosen"
+    )
 
 
 def contradictions(setting: Setting, attribute: str) -> list[Contradiction]:

@@ -122,7 +122,7 @@ def _certificate(certificate: StatedCertificate, strings: Names) -> list[Any]:
         strings.number(certificate.quantity),
         "≤" if certificate.direction == "upper" else "≥",
         certificate.rounded(),
-        certificate.confidence,
+        None if certificate.confidence is None else round(certificate.confidence, 6),
         [[strings.number(name), strings.number(_text(value))] for name, value in certificate.assumptions.items()],
         [strings.number(text) for text in certificate.does_not_cover],
         strings.number(f"{certificate.method}. {certificate.citation}."),

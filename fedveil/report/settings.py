@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fedveil.config.cells import Cell
+from fedveil.studies.choosing import pay_for_choice
 from fedveil.studies.results import CellResult, StudyResults
 
 
@@ -26,8 +27,11 @@ class Setting:
 
 
 def settings_of(results: StudyResults) -> list[Setting]:
-    """Return the planned settings in the study's order, each with its finished cells."""
-    finished = {cell.id: cell for cell in results.cells}
+    """Return the planned settings in the study's order, each with its finished cells.
+
+    A report points at the smallest certificate, so the cells' held-out certificates have paid for that choice.
+    """
+    finished = {cell.id: cell for cell in pay_for_choice(results.cells)}
     varied = {method.name: method.varies.rpartition(".")[2] for method in results.facts.methods}
     settings: dict[tuple[str, float | None], Setting] = {}
     for cell in results.planned:

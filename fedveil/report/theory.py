@@ -133,7 +133,7 @@ def _cell(result: CellFigures, task: str, attribute: str) -> _CellTheorems | Non
     tried = AttackerCrossEntropy(left, values, (judged.mutual_information_attacker,))
     bounds: dict[str, float] = {}
     for certificate in result.binding_certificates(attribute):
-        if certificate.direction == "upper":  # all of them hold, so the smallest does
+        if certificate.direction == "upper":  # all of them hold together, so the smallest does
             bound = certificate.bound
             bounds[certificate.quantity] = min(bound, bounds.get(certificate.quantity, bound))
     most = min(1.0, max(0.0, bounds["advantage"])) if "advantage" in bounds else None

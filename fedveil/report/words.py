@@ -15,7 +15,13 @@ import numpy as np
 from fedveil.attacks.judgement import FRESH
 from fedveil.core.arrays import FloatArray
 from fedveil.core.figures import Estimate
-from fedveil.report.certified import bound_on_balanced_accuracy, certified_rates, contradictions
+from fedveil.report.certified import (
+    bound_on_balanced_accuracy,
+    certified_rates,
+    confidence_in_words,
+    contradictions,
+    is_held_out,
+)
 from fedveil.report.learned import learned_in_words
 from fedveil.report.pairs import Pair, pair_of
 from fedveil.report.settings import Setting, settings_of
@@ -254,6 +260,8 @@ def _certified(pair: Pair, frontier: Frontier, settings: Sequence[Setting]) -> s
         f"Only {named} {_number(len(methods), 'is', 'are')} proved: {where}no attacker can exceed balanced "
         f"accuracy {bound(limit)} while the certificate's assumptions hold"
     )
+    if is_held_out(setting, pair.attribute, "balanced accuracy"):
+        text += f", {confidence_in_words(settings, pair.attribute)}"
     if pair.undefended is not None and limit >= pair.undefended.leakage.estimate:
         text += ", which is more than attackers read without a defence"
     for point in frontier.points:
@@ -286,8 +294,8 @@ def _rate(results: StudyResults, settings: Sequence[Setting], attribute: str) ->
         excludes = f"only excludes accuracies above {bound(rate.accuracy)}"
     return (
         f"{nothing}; what is certified is that {rate.setting.label} reveals at most {bound(rate.bits)} bits about "
-        f"{attribute}, even to a server that knows the sender{dealt}, which by Fano's inequality {excludes}: bits say "
-        "little about accuracy."
+        f"{attribute}, even to a server that knows the sender{dealt}, {confidence_in_words(settings, attribute)}, "
+        f"which by Fano's inequality {excludes}: bits say little about accuracy."
     )
 
 

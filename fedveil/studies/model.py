@@ -38,6 +38,7 @@ class StatedCertificate:
     method: str
     citation: str
     confidence: float | None = None
+    stricter: tuple[tuple[float, float], ...] = ()
 
     @classmethod
     def of(cls, certificate: Certificate) -> StatedCertificate:
@@ -51,7 +52,27 @@ class StatedCertificate:
             certificate.method,
             certificate.citation,
             certificate.confidence,
+            certificate.stricter,
         )
+
+    @property
+    def held_out(self) -> bool:
+        """Whether it holds with a probability over the draw of held-out people, and not always."""
+        return self.confidence is not None
+
+    def shared_among(self, number: int) -> StatedCertificate:
+        """Return it as one of several held-out certificates whose smallest is chosen: at α/m or a smaller share of α.
+
+        A certificate that always holds needs no correction. One that states no bound at such a share, such as those of
+        earlier versions, is returned as it is.
+        """
+        if self.confidence is None or number < 2:
+            return self
+        share = (1.0 - self.confidence) / number * (1.0 + 1e-9)
+        for level, bound in self.stricter:
+            if 1.0 - level <= share:
+                return replace(self, bound=bound, confidence=level, stricter=())
+        return self
 
     @property
     def binds(self) -> bool:
@@ -79,13 +100,16 @@ class StatedCertificate:
             "does_not_cover": list(self.does_not_cover),
             "method": self.method,
             "citation": self.citation,
+            **({"stricter": [list(pair) for pair in self.stricter]} if self.stricter else {}),
         }
 
 
 def weakest_certificates(by_cell: Sequence[Sequence[StatedCertificate]]) -> list[StatedCertificate]:
     """Return what holds in all cells: for each quantity that every cell bounds, the loosest of the cells' bounds.
 
-    If one cell has several bounds of a quantity, all of them hold, and the tightest counts.
+    If one cell has several bounds of a quantity, all of them hold, and the tightest counts. If some of them hold with a
+    probability only, have them share it first (`fedveil.studies.choosing`). The loosest over seeds needs no correction:
+    it is too small only if the bound of the seed that leaks most is.
     """
     by_quantity: dict[tuple[str, str], list[StatedCertificate]] = {}
     for certificates in by_cell:

@@ -258,7 +258,15 @@ def _certificate(part: Part) -> StatedCertificate:
         method=part["method"].text(),
         citation=part["citation"].text(),
         confidence=None if part.get("confidence").value is None else part["confidence"].share(),
+        stricter=tuple(_level_and_bound(pair) for pair in part.entries_of("stricter")),
     )
+
+
+def _level_and_bound(pair: Part) -> tuple[float, float]:
+    if len(pair.entries()) != 2:
+        pair.fail("is not a confidence and a bound")
+    level, bound = pair.entries()
+    return level.share(), bound.number()
 
 
 def _direction(part: Part) -> Direction:

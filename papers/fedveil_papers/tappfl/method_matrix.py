@@ -12,6 +12,7 @@ from fedveil.config.cells import load_data, make_game
 from fedveil.core.errors import InputError
 from fedveil.core.files import plain
 from fedveil.games.game import DataShape
+from fedveil.studies.choosing import pay_for_choice
 from fedveil.studies.hypervolume import estimate_of
 from fedveil.studies.hypervolume import shown as finite
 from fedveil.studies.model import weakest_certificates
@@ -178,7 +179,8 @@ class MethodMatrix(Shown[Matrix]):
         )
         device, reference = seconds[point], seconds[base]
         assert reference is not None
-        by_cell = [cell.result.binding_certificates(attribute) for cell in cells]
+        paid = {cell.id: cell.result for cell in pay_for_choice(played.results.cells)}
+        by_cell = [paid[cell.id].binding_certificates(attribute) for cell in cells]
         return MatrixRow(
             name,
             strength,
