@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.arrays import FloatArray, FloatingArray, IntArray, first_non_finite
 from fedveil.core.errors import InputError, nearest
 from fedveil.data.attribute import Attribute
 from fedveil.data.attribute_data import AttributeData, Split
@@ -46,7 +46,7 @@ class Pool:
     """Vectors that left devices, the senders' attributes, and who sent what.
 
     Attributes:
-        vectors: (n, d): representations, pooled updates or outputs.
+        vectors: (n, d): representations, pooled updates or outputs, in single or double precision.
         attributes: the senders' sensitive attributes by name. Those of victims are used for scoring only.
         groups: one id per vector for the person (speaker, seller, device) it comes from, or None.
         given: (n, g) what the attacker knows about each sender beforehand, encoded as numbers, or None.
@@ -54,7 +54,7 @@ class Pool:
         inputs: (n, f) the uncensored inputs behind each vector, if the attacker has them; never those of victims.
     """
 
-    vectors: FloatArray
+    vectors: npt.NDArray[Any]
     attributes: Mapping[str, Attribute]
     groups: IntArray | None = None
     given: FloatArray | None = None
@@ -74,7 +74,9 @@ class Pool:
         return f"Pool(vectors={shape}, attributes={list(self.attributes)})"
 
     def take(self, rows: IntArray | npt.NDArray[np.bool_]) -> Pool:
-        """Return some of the vectors with everything that belongs to them."""
+        """Return some of the vectors with everything that belongs to them; a mask that keeps all returns the pool."""
+        if rows.dtype == np.bool_ and rows.all():
+            return self  # a copy of a million vectors would take as much memory as the file
         attributes = {name: attribute.take(rows) for name, attribute in self.attributes.items()}
         more: list[Any] = [self.groups, self.given, self.rounds, self.inputs]
         return Pool(self.vectors[rows], attributes, *(None if block is None else block[rows] for block in more))
@@ -215,14 +217,16 @@ def _checked(
 ) -> Pool:
     if not attributes:
         raise InputError("no attribute to attack: name at least one")
-    matrix = np.asarray(vectors, dtype=np.float64)
+    matrix: FloatingArray = np.asarray(vectors)
+    if matrix.dtype != np.float32:  # single precision stays: a copy in double precision would say no more
+        matrix = matrix.astype(np.float64, copy=False)
     given_columns = None if given is None else np.asarray(given, dtype=np.float64)
     if matrix.ndim == 1:
         matrix = matrix[:, None]
     matrix = matrix.reshape(len(matrix), -1)
     for what, block in (("vectors", matrix), ("given columns", given_columns)):
-        if block is not None and not np.isfinite(block).all():
-            row = int(np.flatnonzero(~np.isfinite(block).reshape(len(block), -1).all(axis=1))[0])
+        row = None if block is None else first_non_finite(block)
+        if row is not None:
             raise InputError(f"{what} hold NaN or infinite values (first in row {row}); fill or remove them")
     lengths = {f"attribute {name!r}": len(attribute) for name, attribute in attributes.items()}
     further = (("groups", groups), ("given columns", given_columns))

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.arrays import FloatArray, FloatingArray, IntArray
 from fedveil.core.randomness import numpy_generator
 from fedveil.view import EVERY_OBSERVER, Capability
 
@@ -19,11 +19,11 @@ class Labelled:
     """Vectors (standardised by the panel) with the codes 0 … K−1 of the attribute.
 
     Attributes:
-        vectors: (n, d).
+        vectors: (n, d), in single or double precision.
         codes: (n,).
     """
 
-    vectors: FloatArray
+    vectors: FloatingArray
     codes: IntArray
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class Attack(ABC):
         """Learn from the attacker's labelled vectors."""
 
     @abstractmethod
-    def scores(self, vectors: FloatArray) -> FloatArray:
+    def scores(self, vectors: FloatingArray) -> FloatArray:
         """Return an (n, K) array: log-probabilities, or any score that is higher for a likelier value."""
 
     def capped(self, data: Labelled, most: int, classes: int) -> Labelled:

@@ -8,7 +8,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from fedveil.attacks.attack import Attack, Labelled, evenly, log_probabilities
 from fedveil.attacks.binning import binned, screening_note
-from fedveil.core.arrays import FloatArray
+from fedveil.core.arrays import FloatArray, FloatingArray
 from fedveil.core.randomness import numpy_generator
 from fedveil.core.threads import single_thread
 
@@ -58,7 +58,7 @@ class Boosting(Attack):
                 sample_weight_val=compute_sample_weight("balanced", held_out.codes),
             )
 
-    def scores(self, vectors: FloatArray) -> FloatArray:
+    def scores(self, vectors: FloatingArray) -> FloatArray:
         """Return log-probabilities, computed in blocks of bounded size."""
         starts = range(0, max(1, len(vectors)), _ROWS_AT_ONCE)
         with single_thread():

@@ -12,7 +12,7 @@ from torch import nn
 from fedveil.attacks.attack import Attack, Labelled
 from fedveil.attacks.judgement import Decensoring
 from fedveil.attacks.trial import Question, Trial
-from fedveil.core.arrays import FloatArray
+from fedveil.core.arrays import FloatArray, FloatingArray
 from fedveil.core.errors import InputError
 from fedveil.core.learning import Recipe, descend, fit_network, log_posterior
 from fedveil.core.measures import interval
@@ -32,7 +32,7 @@ REACH = 128
 class Informed(Labelled):
     """Labelled vectors with the inputs that they were computed from, standardised."""
 
-    inputs: FloatArray
+    inputs: FloatingArray
 
 
 class Decensor(Attack):
@@ -65,7 +65,7 @@ class Decensor(Attack):
         restored = [(_outputs(self.back_, pool.vectors), pool.codes) for pool in pools]
         self.model_ = self._network(restored[0], restored[1], classes, "attack")
 
-    def scores(self, vectors: FloatArray) -> FloatArray:
+    def scores(self, vectors: FloatingArray) -> FloatArray:
         """Return log-probabilities from the restored vectors."""
         return log_posterior(self.model_, _outputs(self.back_, vectors))
 
@@ -91,7 +91,7 @@ class EqualCapacity(Attack):
         train, held_out = ((pool.vectors, pool.codes) for pool in (auxiliary, validation))
         self.model_ = fit_network(train, held_out, classes, self.recipe, even=True, seed=self.seed, device=self.device)
 
-    def scores(self, vectors: FloatArray) -> FloatArray:
+    def scores(self, vectors: FloatingArray) -> FloatArray:
         """Return log-probabilities."""
         return log_posterior(self.model_, vectors)
 
@@ -130,12 +130,16 @@ def judge_decensoring(
 
 
 def fit_map(
-    train: tuple[FloatArray, FloatArray], validation: tuple[FloatArray, FloatArray], *, seed: int, device: str = "auto"
+    train: tuple[FloatingArray, FloatingArray],
+    validation: tuple[FloatingArray, FloatingArray],
+    *,
+    seed: int,
+    device: str = "auto",
 ) -> nn.Module:
     """Learn T by Adam on the squared error; the epoch with the lowest validation error is kept."""
     torch_device, generator, recipe = pick_device(device), torch_generator(seed, "network"), Decensor.recipe
 
-    def tensor(values: FloatArray) -> torch.Tensor:
+    def tensor(values: FloatingArray) -> torch.Tensor:
         return torch.as_tensor(values, dtype=torch.float32, device=torch_device)
 
     pairs = [(tensor(r), tensor(features)) for r, features in (train, validation)]
@@ -143,7 +147,7 @@ def fit_map(
     return descend(model, pairs[0], pairs[1], nn.MSELoss(), recipe, 2 * recipe.most_epochs, generator)
 
 
-def _outputs(model: nn.Module, vectors: FloatArray) -> FloatArray:
+def _outputs(model: nn.Module, vectors: FloatingArray) -> FloatArray:
     device = next(model.parameters()).device
     with torch.no_grad():
         parts = torch.split(torch.as_tensor(vectors, dtype=torch.float32, device=device), 8192)

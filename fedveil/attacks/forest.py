@@ -8,7 +8,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from fedveil.attacks.attack import Attack, Labelled, evenly, log_probabilities
 from fedveil.attacks.binning import Codes, binned, screening_note
-from fedveil.core.arrays import FloatArray
+from fedveil.core.arrays import FloatArray, FloatingArray
 from fedveil.core.randomness import child_seed, numpy_generator
 from fedveil.core.threads import single_thread
 
@@ -63,7 +63,7 @@ class Forest(Attack):
                 if loss > before - self.least_gain:
                     break
 
-    def scores(self, vectors: FloatArray) -> FloatArray:
+    def scores(self, vectors: FloatingArray) -> FloatArray:
         """Return the logarithm of the votes, computed in blocks of bounded size."""
         starts = range(0, max(1, len(vectors)), _ROWS_AT_ONCE)
         with single_thread():

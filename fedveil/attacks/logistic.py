@@ -48,7 +48,7 @@ class Logistic(Attack):
             if directions is not None:
                 self._try_form(part, held_out, classes, directions, self.whitened_penalties, best)
 
-    def scores(self, vectors: FloatArray) -> FloatArray:
+    def scores(self, vectors: FloatingArray) -> FloatArray:
         """Return log-probabilities; a probability that underflows counts as the smallest float, so none is −∞."""
         with single_thread():
             # A product of matrices may round a row differently if its block has another size: one size for all.

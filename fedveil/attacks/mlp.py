@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fedveil.attacks.attack import Attack, Labelled, evenly
-from fedveil.core.arrays import FloatArray
+from fedveil.core.arrays import FloatArray, FloatingArray
 from fedveil.core.learning import Recipe, fit_network, log_posterior
 from fedveil.core.randomness import numpy_generator
 
@@ -38,7 +38,7 @@ class SmallMLP(Attack):
             device=self.device,
         )
 
-    def scores(self, vectors: FloatArray) -> FloatArray:
+    def scores(self, vectors: FloatingArray) -> FloatArray:
         """Return log-probabilities."""
         return log_posterior(self.model_, vectors)
 

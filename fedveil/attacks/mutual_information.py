@@ -72,11 +72,11 @@ def cross_fitted_information(
 def _gains(r: FloatArray, u: IntArray, classes: int) -> Callable[[FloatArray, IntArray], FloatArray]:
     """Fit a posterior, and return the function that computes each record's gain over the prior, in bits."""
     scale = Standardiser.fit(r)
-    model = LogisticRegression(C=100.0, max_iter=500).fit(scale.apply(r), u)
+    model = LogisticRegression(C=100.0, max_iter=500).fit(scale.apply(r).astype(np.float64), u)
     log_prior = np.log(np.bincount(u, minlength=classes) / len(u))
 
     def gain(r: FloatArray, u: IntArray) -> FloatArray:
-        log_q = model.predict_log_proba(scale.apply(r))[np.arange(len(u)), u]
+        log_q = model.predict_log_proba(scale.apply(r).astype(np.float64))[np.arange(len(u)), u]
         return np.asarray((log_q - log_prior[u]) / np.log(2), dtype=np.float64)
 
     return gain

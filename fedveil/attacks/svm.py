@@ -7,7 +7,7 @@ import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from fedveil.attacks.attack import Attack, Labelled, evenly
-from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.arrays import FloatArray, FloatingArray, IntArray
 from fedveil.core.randomness import numpy_generator
 from fedveil.core.threads import single_thread
 
@@ -47,7 +47,7 @@ class RBFSVM(Attack):
             kernel = _kernel(learned, learned, self.gamma_)
             self.weights_ = _solved(kernel, part.codes, classes, penalty)
 
-    def scores(self, vectors: FloatArray) -> FloatArray:
+    def scores(self, vectors: FloatingArray) -> FloatArray:
         """Return one margin per class, in blocks, so that memory does not grow with the number of vectors."""
         answers = np.empty((len(vectors), self.weights_.shape[1]))
         with single_thread():

@@ -12,7 +12,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from fedveil.attacks.attack import Attack, Labelled
 from fedveil.attacks.mlp import SmallMLP
-from fedveil.core.arrays import FloatArray
+from fedveil.core.arrays import FloatArray, FloatingArray
 from fedveil.core.learning import Recipe
 from fedveil.view import EVERY_OBSERVER, Capability
 
@@ -57,7 +57,7 @@ class UpdateReader(Attack):
                     if loss < best:
                         best, self.model_, self.axes_, self.count_ = float(loss), model, axes, count
 
-    def scores(self, vectors: FloatArray) -> FloatArray:
+    def scores(self, vectors: FloatingArray) -> FloatArray:
         """Return log-probabilities."""
         coordinates = along(self.axes_, vectors)[:, : self.count_]
         return np.asarray(self.model_.predict_log_proba(coordinates), dtype=np.float64)
@@ -82,7 +82,7 @@ class StructureUnknown(SmallMLP):
     recipe = Recipe(hidden=(1024, 1024, 512, 128), learning_rate=3e-4, fused=True, most_epochs=30, patience=4)
 
 
-def principal_axes(vectors: FloatArray, scaled: bool, most: int) -> Axes:
+def principal_axes(vectors: FloatingArray, scaled: bool, most: int) -> Axes:
     """Return the directions of largest variance, in descending order, from the products of rows, since rows are few."""
     rows = _rows(vectors, scaled)
     mean = rows.mean(axis=0)
@@ -96,11 +96,12 @@ def principal_axes(vectors: FloatArray, scaled: bool, most: int) -> Axes:
     return scaled, mean, axes / unit if len(varying) else np.zeros((rows.shape[1], 1))
 
 
-def along(axes: Axes, vectors: FloatArray) -> FloatArray:
+def along(axes: Axes, vectors: FloatingArray) -> FloatArray:
     """Return vectors in the axes' coordinates."""
     scaled, mean, directions = axes
     return np.asarray((_rows(vectors, scaled) - mean) @ directions, dtype=np.float64)
 
 
-def _rows(vectors: FloatArray, scaled: bool) -> FloatArray:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300) if scaled else vectors
+def _rows(vectors: FloatingArray, scaled: bool) -> FloatArray:
+    rows = np.asarray(vectors, dtype=np.float64)  # products of rows with few of them need the precision
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300) if scaled else rows

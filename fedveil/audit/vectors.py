@@ -71,7 +71,8 @@ def read_view(
     for name in labels:
         if name in columns:
             raise InputError(f"--columns names {name!r}, which is the attribute, the group or given; leave it out")
-    matrix, _ = read_vectors(vectors, key=key or None, columns=columns or None, drop=[] if columns else labels)
+    dropped = [] if columns else labels
+    matrix, _ = read_vectors(vectors, key=key or None, columns=columns or None, drop=dropped, mapped=True)
     same_rows({str(vectors): len(matrix)} | {str(file): len(rows) for file, rows in tables.items()})
     if intersections:
         if len(by_name) < 2:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.arrays import FloatArray, FloatingArray, IntArray
 from fedveil.core.models import mlp, pick_device
 from fedveil.core.randomness import torch_generator
 from fedveil.core.threads import single_thread
@@ -39,8 +39,8 @@ class Recipe:
 
 
 def fit_network(
-    train: tuple[FloatArray, IntArray],
-    validation: tuple[FloatArray, IntArray],
+    train: tuple[FloatingArray, IntArray],
+    validation: tuple[FloatingArray, IntArray],
     classes: int,
     recipe: Recipe,
     *,
@@ -54,8 +54,8 @@ def fit_network(
 
 
 def _fit(
-    train: tuple[FloatArray, IntArray],
-    validation: tuple[FloatArray, IntArray],
+    train: tuple[FloatingArray, IntArray],
+    validation: tuple[FloatingArray, IntArray],
     classes: int,
     recipe: Recipe,
     even: bool,
@@ -106,7 +106,7 @@ def descend(
     return model.eval()
 
 
-def log_posterior(model: nn.Module, vectors: FloatArray) -> FloatArray:
+def log_posterior(model: nn.Module, vectors: FloatingArray) -> FloatArray:
     """Return a network's log-probabilities for vectors."""
     device = next(model.parameters()).device
     with single_thread(), torch.no_grad():

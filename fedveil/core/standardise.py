@@ -7,13 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedveil.core.arrays import FloatArray
+from fedveil.core.arrays import FloatArray, FloatingArray
 
 _TAIL = 0.005
 """The share at either end of a column that its deviation ignores."""
 
 _LINEAR_UP_TO = 10.0
 """Deviations beyond which values grow only logarithmically."""
+
+_ROWS_FOR_QUANTILES = 100_000
+"""Medians and quantiles are estimated from this many vectors, at most, evenly spaced."""
+
+_CELLS_AT_ONCE = 4_000_000
+"""How many numbers are held in double precision at a time: 32 MB, beside a few temporary arrays as large."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +30,11 @@ class Standardiser:
     signal. The deviation is that of the middle 99% of a column, or of the whole column if its middle is constant.
     Beyond ten deviations values grow only logarithmically, which preserves their order for tree-based attackers.
     Columns that never vary in the attacker's data are dropped.
+
+    The result is in single precision, computed in double precision block by block. That is safe because the offset is
+    removed first: 1e10 + u is exact. Equal values stay equal; two values of a column become equal only if they differ
+    by less than 1e-7 of their distance from the median or of the deviation, which no attacker that learns from
+    standardised vectors can resolve. An attacker that compares values exactly must look at the vectors themselves.
 
     Attributes:
         centre: each column's median.
@@ -36,26 +47,46 @@ class Standardiser:
     varies: npt.NDArray[np.bool_]
 
     @classmethod
-    def fit(cls, vectors: FloatArray) -> Standardiser:
-        """Estimate centre and deviation from the auxiliary vectors."""
-        centre = np.median(vectors, axis=0)
-        centred = vectors - centre
-        largest = np.abs(centred).max(axis=0, initial=0.0)
-        # Rounding errors of a constant are not a signal; 1e10 + u, in contrast, is exact in double precision.
-        varies = largest > 1e-13 * np.abs(centre)
-        unit = np.where(varies, largest, 1.0)  # scale first: squares of 1e200 overflow
-        scaled = centred / unit
-        low, high = np.quantile(scaled, [_TAIL, 1 - _TAIL], axis=0)
-        bulk = np.clip(scaled, low, high).std(axis=0)
-        deviation = np.where(bulk > 0, bulk, scaled.std(axis=0))
+    def fit(cls, vectors: FloatingArray) -> Standardiser:
+        """Estimate centre and deviation from the auxiliary vectors, a few columns at a time."""
+        columns = vectors.shape[1]
+        at_once = max(1, _CELLS_AT_ONCE // max(1, len(vectors)))
+        blocks = [_block_scale(vectors[:, start : start + at_once]) for start in range(0, columns, at_once)]
+        centre, deviation, varies = (np.concatenate(part) for part in zip(*blocks, strict=True))
         if not varies.any():
             varies[:1] = True  # constant vectors carry no information, but every attacker must still run on them
-        return cls(centre, np.where(deviation > 0, deviation, 1.0) * unit, varies)
+        return cls(centre, deviation, varies)
 
-    def apply(self, vectors: FloatArray) -> FloatArray:
-        """Return vectors of any pool, standardised."""
-        scaled = (vectors[:, self.varies] - self.centre[self.varies]) / self.deviation[self.varies]
-        size = np.abs(scaled)
-        far = size > _LINEAR_UP_TO
-        scaled[far] = np.sign(scaled[far]) * (_LINEAR_UP_TO + np.log1p(size[far] - _LINEAR_UP_TO))
-        return np.asarray(scaled, dtype=np.float64)
+    def apply(self, vectors: FloatingArray) -> FloatingArray:
+        """Return vectors of any pool, standardised, in single precision."""
+        kept = slice(None) if self.varies.all() else self.varies
+        centre, deviation = self.centre[kept], self.deviation[kept]
+        answer = np.empty((len(vectors), len(centre)), dtype=np.float32)
+        at_once = max(1, _CELLS_AT_ONCE // max(1, len(centre)))
+        for start in range(0, len(vectors), at_once):
+            rows = slice(start, start + at_once)
+            scaled = vectors[rows, kept] - centre
+            scaled /= deviation
+            size = np.abs(scaled)
+            far = size > _LINEAR_UP_TO
+            scaled[far] = np.sign(scaled[far]) * (_LINEAR_UP_TO + np.log1p(size[far] - _LINEAR_UP_TO))
+            answer[rows] = scaled
+        return answer
+
+
+def _block_scale(vectors: FloatingArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+    """Return the centre and the deviation of some columns, and whether they vary."""
+    step = -(-max(1, len(vectors)) // _ROWS_FOR_QUANTILES)
+    block = np.array(vectors.T, dtype=np.float64, order="C")  # a copy, with a row per column
+    centre = np.median(block[:, ::step], axis=1)
+    block -= centre[:, None]
+    largest = np.abs(block).max(axis=1, initial=0.0)
+    # Rounding errors of a constant are not a signal; 1e10 + u, in contrast, is exact in double precision.
+    varies = largest > 1e-13 * np.abs(centre)
+    unit = np.where(varies, largest, 1.0)  # scale first: squares of 1e200 overflow
+    block /= unit[:, None]
+    some = block[:, ::step]
+    low, high = np.quantile(some, [_TAIL, 1 - _TAIL], axis=1)
+    bulk = np.clip(some, low[:, None], high[:, None]).std(axis=1)
+    deviation = np.where(bulk > 0, bulk, block.std(axis=1))
+    return centre, np.where(deviation > 0, deviation, 1.0) * unit, varies

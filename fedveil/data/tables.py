@@ -9,6 +9,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedveil.core.arrays import FloatingArray
+from fedveil.core.arrays import FloatingArray, first_non_finite
 from fedveil.core.errors import InputError, closest, nearest
 from fedveil.data.csv_reading import decompressed, one_spelling, read_csv, refuse_duplicates
 from fedveil.data.encoding import nested_kind, numbers_of, text_of
@@ -63,7 +64,12 @@ def column(frame: pd.DataFrame, name: str, where: str | Path) -> pd.Series:
 
 
 def read_vectors(
-    path: str | Path, *, key: str | None = None, columns: Sequence[str] | None = None, drop: Sequence[str] = ()
+    path: str | Path,
+    *,
+    key: str | None = None,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    mapped: bool = False,
 ) -> tuple[FloatingArray, list[str]]:
     """Read one vector per row from .npy, .npz, CSV or Parquet; return (n, d) floats and the d names.
 
@@ -72,6 +78,8 @@ def read_vectors(
         key: which array of an .npz file; needed only if it holds several.
         columns: the columns to read; of an array, their positions ("0", "1", …).
         drop: columns to leave out.
+        mapped: leave an .npy file on disk and read its rows when they are used, which saves its size in memory; the
+            file must not be written while the vectors are in use.
 
     Arrays of more than two dimensions are flattened to (n, d); an array of one dimension is a single
     column. float32 stays float32, other numbers become float64. NaN, infinities, text, complex numbers
@@ -80,7 +88,7 @@ def read_vectors(
     path = Path(path)
     drop = [one_spelling(name) for name in drop]
     if _suffix(path, _ARRAYS + _TABLES) in _ARRAYS:
-        vectors, names = _flat(_array(path, key), path)
+        vectors, names = _flat(_array(path, key, mapped), path)
         if columns is None:
             _wanted(names, drop, path)
         chosen = _wanted(names, columns, path)
@@ -212,7 +220,10 @@ def _text_decoded(table: Any) -> Any:
     return table
 
 
-def _array(path: Path, key: str | None) -> npt.NDArray[Any]:
+def _array(path: Path, key: str | None, mapped: bool = False) -> npt.NDArray[Any]:
+    if mapped and key is None and path.name.lower().endswith(".npy"):
+        with suppress(ValueError, EOFError, OSError):  # below, the same fault is put in words
+            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     data = _bytes(path)
     try:
         loaded = np.load(io.BytesIO(data), allow_pickle=False)
@@ -304,10 +315,9 @@ def _no_numbers(series: pd.Series) -> str:
 
 
 def _refuse_non_finite(vectors: FloatingArray, names: Sequence[str], path: Path) -> None:
-    finite = np.isfinite(vectors)
-    if finite.all():
+    if first_non_finite(vectors) is None:
         return
-    bad = np.argwhere(~finite)
+    bad = np.argwhere(~np.isfinite(vectors))
     row, position = map(int, bad[0])
     raise InputError(
         f"{path}: {len(bad)} of {vectors.size} values are missing, NaN or infinite (first: row {row + 1}, "

@@ -157,7 +157,7 @@ def fit_heads(
     labels = [_Task.of(run, task, seed, draws) for task in tasks]
     releases = releases or Releases(run)
     scale = Standardiser.fit(releases.of(Split.TRAIN))
-    vectors = {split: scale.apply(releases.of(split)) for split in Split}
+    vectors = {split: scale.apply(releases.of(split)).astype(np.float64) for split in Split}
     return [_fit(task, vectors, kinds, releases.of(Split.TEST)) for task in labels]
 
 
