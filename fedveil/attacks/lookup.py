@@ -25,7 +25,7 @@ from scipy.special import log_softmax
 
 from fedveil.attacks.attack import Attack, Labelled
 from fedveil.attacks.binning import Binning, Codes
-from fedveil.core.arrays import FloatArray, IntArray
+from fedveil.core.arrays import FloatArray, FloatingArray, IntArray
 from fedveil.core.randomness import numpy_generator
 
 _FINEST = 32
@@ -72,7 +72,7 @@ class LookUp(Attack):
         if columns > _MOST_COLUMNS:
             self.notes = (f"considered the {_MOST_COLUMNS} most telling of {columns:,} columns where it reads columns",)
 
-    def scores(self, vectors: FloatArray) -> FloatArray:
+    def scores(self, vectors: FloatingArray) -> FloatArray:
         """Return log-probabilities with values weighed evenly."""
         binned = self.binning_.apply(vectors)
         base = self.columns_.log_posterior(binned)
@@ -81,7 +81,7 @@ class LookUp(Attack):
         counts = self.table_.of(self._keys(vectors, binned, self.form_))
         return np.asarray(np.log(_mixed(counts, np.exp(base), self.smoothing_)), dtype=np.float64)
 
-    def _keys(self, vectors: FloatArray, binned: Codes, form: int | None) -> Keys:
+    def _keys(self, vectors: FloatingArray, binned: Codes, form: int | None) -> Keys:
         """Mix every vector, or its coarser form, into 64 bits."""
         keys = np.zeros(len(vectors), dtype=np.uint64)
         for column, multiplier in enumerate(self.multipliers_):
