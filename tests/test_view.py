@@ -71,3 +71,12 @@ def test_reprs_take_one_line():
     view = View.of_vectors(np.zeros((50, 3)), {"u": Attribute.from_column("u", codes)})
     assert repr(view) == "View(auxiliary=24, validation=10, victims=16, dimensions=3, attributes=['u'])"
     assert repr(view.victims) == "Pool(vectors=16 × 3, attributes=['u'])"
+
+
+def test_single_precision_stays_and_a_complete_pool_is_not_copied():
+    vectors = np.random.default_rng(0).standard_normal((200, 3), dtype=np.float32)
+    view = View.of_vectors(vectors, {"u": Attribute.from_column("u", np.arange(200) % 2)})
+    assert view.victims.vectors.dtype == np.float32
+    assert view.about("u").victims.vectors is view.victims.vectors
+    integers = View.of_vectors(np.arange(400).reshape(200, 2), {"u": Attribute.from_column("u", np.arange(200) % 2)})
+    assert integers.victims.vectors.dtype == np.float64

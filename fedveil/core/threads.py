@@ -13,17 +13,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
 
 _lock = threading.Lock()
 _inside = 0
 _torch_threads = 1
-_blas: threadpool_limits | None = None
+_blas: Any = None
 
 
 @contextmanager
@@ -31,10 +31,13 @@ def single_thread() -> Iterator[None]:
     """Limit BLAS, OpenMP and torch to one thread while any computation is inside; may be nested."""
     global _inside, _torch_threads, _blas
     with _lock:
+        # Selected, since limits on all libraries would also be restored on all of them, those of other threads too.
+        libraries = ThreadpoolController()
         if not _inside:
-            _torch_threads, _blas = torch.get_num_threads(), threadpool_limits(1, user_api="blas")
+            _torch_threads = torch.get_num_threads()
+            _blas = libraries.select(user_api="blas").limit(limits=1)
         _inside += 1
-        openmp = threadpool_limits(1, user_api="openmp")
+        openmp = libraries.select(user_api="openmp").limit(limits=1)
         torch.set_num_threads(1)  # in every thread, since torch, too, keeps a part of its limit by thread
     try:
         yield
@@ -42,7 +45,6 @@ def single_thread() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if not _inside:
-                assert _blas is not None
                 _blas.restore_original_limits()
                 torch.set_num_threads(_torch_threads)
             openmp.restore_original_limits()

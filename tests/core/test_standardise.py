@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -35,3 +37,46 @@ def test_constant_columns_go_and_sparse_ones_stay():
     vectors[:, 2] = np.arange(1000)
     assert Standardiser.fit(vectors).varies.tolist() == [False, True, True]
     assert np.isfinite(Standardiser.fit(np.full((10, 2), 3.0)).apply(np.full((4, 2), 5.0))).all()
+
+
+def test_single_precision_comes_after_the_offset_is_removed_and_keeps_equal_and_distinct_values_so():
+    rng = np.random.default_rng(2)
+    codes = rng.integers(0, 1000, 5000)
+    for offset in (0.0, 1e10, -3e12):
+        vectors = (offset + codes)[:, None].astype(float)
+        before = vectors.copy()
+        seen = Standardiser.fit(vectors).apply(vectors)
+        np.testing.assert_array_equal(vectors, before)  # what is fitted on stays as it was
+        assert seen.dtype == np.float32
+        assert len(np.unique(seen)) == len(np.unique(codes))
+        assert (np.diff(seen[np.argsort(codes), 0]) >= 0).all()
+
+
+def test_blocks_change_nothing(monkeypatch):
+    rng = np.random.default_rng(3)
+    vectors = rng.normal(size=(700, 9)) * np.logspace(-8, 8, 9) + np.linspace(-5, 1e6, 9)
+    whole = Standardiser.fit(vectors)
+    monkeypatch.setattr("fedveil.core.standardise._CELLS_AT_ONCE", 1500)
+    parts = Standardiser.fit(vectors)
+    np.testing.assert_array_equal(whole.centre, parts.centre)
+    np.testing.assert_array_equal(whole.deviation, parts.deviation)
+    np.testing.assert_array_equal(whole.apply(vectors), parts.apply(vectors))
+
+
+def test_many_vectors_are_standardised_in_little_memory():
+    vectors = np.random.default_rng(4).standard_normal((250_000, 16), dtype=np.float32)
+    tracemalloc.start()
+    seen = Standardiser.fit(vectors).apply(vectors)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < seen.nbytes + 150e6  # the answer, and a few blocks of 32 MB
+    assert seen.std() == pytest.approx(1, abs=0.05)
+
+
+def test_what_varies_only_outside_the_sample_of_quantiles_is_kept(monkeypatch):
+    monkeypatch.setattr("fedveil.core.standardise._ROWS_FOR_QUANTILES", 10)
+    vectors = np.zeros((100, 2))
+    vectors[1::2, 1] = 1.0  # every tenth row, which the quantiles are taken from, is 0
+    scale = Standardiser.fit(vectors)
+    assert scale.varies.tolist() == [False, True]
+    assert np.ptp(scale.apply(vectors)) > 1

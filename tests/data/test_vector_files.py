@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import tracemalloc
 import unicodedata
 import zipfile
 from pathlib import Path
@@ -236,3 +237,21 @@ def test_faulty_vectors_are_refused_in_one_line(tmp_path, name, data, message):
         read_vectors(path)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_mapped_file_is_read_like_any_other_and_stays_on_disk(tmp_path):
+    vectors = np.random.default_rng(0).standard_normal((50_000, 64), dtype=np.float32)
+    np.save(tmp_path / "v.npy", vectors)
+    tracemalloc.start()
+    mapped, names = read_vectors(tmp_path / "v.npy", mapped=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < vectors.nbytes / 2
+    np.testing.assert_array_equal(mapped, vectors)
+    assert len(names) == 64
+    for name, data, message in (("cut.npy", npy_bytes(vectors)[:-9], "complete"), ("none.npy", b"", "empty")):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(InputError, match=message):
+            read_vectors(tmp_path / name, mapped=True)
+    with pytest.raises(InputError, match="no such file"):
+        read_vectors(tmp_path / "missing.npy", mapped=True)
