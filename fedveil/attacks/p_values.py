@@ -41,7 +41,7 @@ def _p_values(trial: Trial, groups: IntArray | None, seed: int) -> Iterator[floa
             yield chance_p_value(guessed, codes, classes, of_part, numpy_generator(seed, "p-value"))
             continue
         recalls = np.bincount(codes[guessed == codes], minlength=classes) / np.bincount(codes, minlength=classes)
-        spread = float(np.nanstd(trial.draws["balanced_accuracy"][1:])) * (1 if parts is None else 2**0.5)
+        spread = float(np.nanstd(trial.draws["balanced_accuracy"][1:]))
         error = max(spread, chance_error(codes, classes, of_part))
         yield float(ndtr((1 / classes - float(recalls.mean())) / error))
 
