@@ -31,7 +31,7 @@ class Forest(Attack):
     most_trees = 120
     block = 20
     least_gain = 3e-4
-    """How much another block must have lowered the log-loss for a further one to be grown."""
+    """How much the last two blocks must have lowered the log-loss for a further one to be grown."""
 
     def fit(self, auxiliary: Labelled, validation: Labelled, classes: int) -> None:
         """Grow trees until the validation loss stalls."""
@@ -48,7 +48,7 @@ class Forest(Attack):
         weights, even = (compute_sample_weight("balanced", data.codes) for data in (part, held_out))
         inputs, asked = codes.astype(np.float32), self.binning_.apply(held_out.vectors)
         self.forests_: list[RandomForestClassifier] = []
-        votes, loss = np.zeros((len(held_out), classes)), np.inf
+        votes, losses = np.zeros((len(held_out), classes)), list[float]()
         with single_thread():
             for block in range(self.most_trees // self.block):
                 forest = RandomForestClassifier(
@@ -59,8 +59,9 @@ class Forest(Attack):
                 ).fit(inputs, part.codes, weights)
                 self.forests_.append(forest)
                 votes += _votes(forest, asked)
-                before, loss = loss, _loss(votes / (block + 1), held_out, even)
-                if loss > before - self.least_gain:
+                losses.append(_loss(votes / (block + 1), held_out, even))
+                # one block that gains nothing may be bad luck
+                if len(losses) > 2 and losses[-3] - min(losses[-2:]) < self.least_gain:
                     break
 
     def scores(self, vectors: FloatingArray) -> FloatArray:

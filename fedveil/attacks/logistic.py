@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import copy
-import warnings
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.utils.class_weight import compute_sample_weight
 
 from fedveil.attacks.attack import Attack, Labelled, evenly
+from fedveil.attacks.convergence import may_stop_early
 from fedveil.core.arrays import FloatArray, FloatingArray
 from fedveil.core.randomness import numpy_generator
 from fedveil.core.threads import single_thread
@@ -72,9 +71,7 @@ class Logistic(Attack):
         model = LogisticRegression(class_weight="balanced", max_iter=300, warm_start=True)
         for penalty in penalties:
             model.set_params(C=penalty)
-            with warnings.catch_warnings():
-                # A model that has not converged is judged on validation like any other.
-                warnings.simplefilter("ignore", ConvergenceWarning)
+            with may_stop_early:
                 model.fit(inputs, train.codes)
             posterior = model.predict_proba(asked).astype(np.float64)
             posterior /= posterior.sum(axis=1, keepdims=True)

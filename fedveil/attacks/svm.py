@@ -99,10 +99,13 @@ def _solved(kernel: Single, codes: IntArray, classes: int, penalty: float) -> Si
     while True:
         kernel[np.diag_indices(n)] = diagonal + penalty / weight[codes]
         try:
-            # only the upper triangle is overwritten, but of a failed attempt nothing can be used
-            return np.asarray(cho_solve(cho_factor(kernel, check_finite=False), targets, check_finite=False), "float32")
+            # in place: the factor takes the lower triangle (the upper one of the transpose, as LAPACK stores it)
+            factor = cho_factor(kernel.T, lower=False, overwrite_a=True, check_finite=False)
+            return np.asarray(cho_solve(factor, targets, check_finite=False), dtype=np.float32)
         except LinAlgError:  # many equal vectors of a rare class, in single precision
             penalty *= 10
+            for column in range(n):
+                kernel[column + 1 :, column] = kernel[column, column + 1 :]
 
 
 def _margins(kernel: Single, weights: Single) -> FloatArray:

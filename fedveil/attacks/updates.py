@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.utils.class_weight import compute_sample_weight
 
 from fedveil.attacks.attack import Attack, Labelled
+from fedveil.attacks.convergence import may_stop_early
 from fedveil.attacks.mlp import SmallMLP
 from fedveil.core.arrays import FloatArray, FloatingArray
 from fedveil.core.learning import Recipe
+from fedveil.core.threads import single_thread
 from fedveil.view import EVERY_OBSERVER, Capability
 
 Axes = tuple[bool, FloatArray, FloatArray]
@@ -41,6 +40,10 @@ class UpdateReader(Attack):
         """Fit one model per form, number of directions and penalty; keep the best on validation."""
         self.notes = ()
         part = self.capped(auxiliary, self.most_vectors, classes)
+        with single_thread():
+            self._choose(part, validation, classes)
+
+    def _choose(self, part: Labelled, validation: Labelled, classes: int) -> None:
         even = compute_sample_weight("balanced", validation.codes)
         best = np.inf
         for scaled in (False, True):
@@ -49,8 +52,7 @@ class UpdateReader(Attack):
             for count in self.directions:
                 for penalty in self.inverse_penalties:
                     model = LogisticRegression(C=penalty, class_weight="balanced", max_iter=300)
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore", ConvergenceWarning)  # judged on validation like any other
+                    with may_stop_early:
                         model.fit(train[:, :count], part.codes)
                     posterior = model.predict_proba(held_out[:, :count])
                     loss = log_loss(validation.codes, posterior, labels=np.arange(classes), sample_weight=even)
@@ -59,8 +61,9 @@ class UpdateReader(Attack):
 
     def scores(self, vectors: FloatingArray) -> FloatArray:
         """Return log-probabilities."""
-        coordinates = along(self.axes_, vectors)[:, : self.count_]
-        return np.asarray(self.model_.predict_log_proba(coordinates), dtype=np.float64)
+        with single_thread():
+            coordinates = along(self.axes_, vectors)[:, : self.count_]
+            return np.asarray(self.model_.predict_log_proba(coordinates), dtype=np.float64)
 
 
 class StructureKnown(SmallMLP):

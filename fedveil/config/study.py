@@ -190,8 +190,8 @@ class Attacks(_Section):
     )
     fresh: Literal["auto"] | bool = Field(
         "auto",
-        description="Also train every attacker on one half of the test people, whom the defence has never seen; auto: "
-        "if people release something and every value has at least 40 test people (or groups).",
+        description="Also train attackers on halves of the test people, whom the defence has never seen; "
+        "auto: if every value has 40 of them.",
     )
     draws: int = Field(1000, ge=100, le=10_000, description="Bootstrap draws for each interval.")
     rounds: list[int] = Field(
