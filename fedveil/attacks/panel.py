@@ -27,6 +27,9 @@ FULL = ("logistic", "mlp-small", "mlp-large", "rbf-svm", "forest", "boosting", "
 QUICK = ("logistic", "mlp-small", "boosting", "look-up")
 """The attackers of `panel("quick")`, for demonstrations."""
 
+_MANY_NUMBERS = 25_000_000
+"""With more numbers than these (100 MB), attackers run one after the other unless `workers` says otherwise."""
+
 Look = Callable[[Pool], FloatArray]
 """Which part of each vector an attacker sees."""
 
@@ -48,8 +51,8 @@ class Panel:
         device: where networks are trained.
         fresh: also train every attacker on fresh people: see `fedveil.attacks.fresh`. By default they are tried if
             what made the vectors was fitted on the auxiliary people and there are enough others.
-        workers: how many attackers are trained at a time, each on one thread; default: one for every usable core.
-            Figures do not depend on it.
+        workers: how many attackers are trained at a time, each on one thread; default: one for every usable core, but
+            one alone if the vectors hold over 25 million numbers, for the sake of memory. Figures do not depend on it.
         progress: called with a line of text whenever an attacker starts.
     """
 
@@ -136,9 +139,14 @@ class Panel:
             for name in self.attackers:
                 make = self._maker(view, attribute, name)
                 jobs.append(said.before(f"{attribute}: {name}{FRESH}", partial(halves.attempt, name, make)))
-        attempts = side_by_side(jobs, self.workers or usable_cores())
+        attempts = side_by_side(jobs, self._workers(view))
         rng = numpy_generator(self.seed, "bootstrap", attribute)
         return measured(attempts, view.victims.groups, self.draws, rng)
+
+    def _workers(self, view: View) -> int:
+        """Return how many attackers run at a time; each needs memory for its own form of the vectors."""
+        numbers = sum(pool.vectors.size for pool in view.pools)
+        return self.workers or (1 if numbers > _MANY_NUMBERS else usable_cores())
 
     def _from_half(self, view: View, attribute: str, strongest: Trial) -> float | None:
         """Return what the strongest attacker reads if it learns from half as many people; None if they lack a value."""

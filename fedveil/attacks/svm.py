@@ -36,12 +36,14 @@ class RBFSVM(Attack):
         self.notes = ()
         part = self.capped(auxiliary, self.most_vectors, classes)
         rng = numpy_generator(self.seed, "selection")
-        few, held_out = evenly(part, max(2, len(part) // 2), classes, rng), evenly(validation, 5_000, classes, rng)
         with single_thread():
             learned = _single(part.vectors)
-            variance = float(learned.var(dtype=np.float64))
+            # not by numpy's own variance, which copies the vectors in double precision
+            variance = float(np.vdot(learned, learned)) / learned.size - float(learned.mean(dtype=np.float64)) ** 2
             unit = 1 / (learned.shape[1] * variance) if variance > 0 else 1.0
-            width, penalty = self._choose(few, held_out, classes, unit)
+            few = evenly(part, max(2, len(part) // 2), classes, rng)
+            width, penalty = self._choose(few, evenly(validation, 5_000, classes, rng), classes, unit)
+            del few  # before the large kernel
             self.gamma_ = unit * width
             self.learned_ = learned
             kernel = _kernel(learned, learned, self.gamma_)
