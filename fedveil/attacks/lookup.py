@@ -29,8 +29,8 @@ from fedveil.core.arrays import FloatArray, FloatingArray, IntArray
 from fedveil.core.randomness import numpy_generator
 
 _FINEST = 32
-_COARSER = (32, 16, 8, 4, 2)
-"""Bins of each column in the forms that are tried beside the vector itself."""
+_FORMS = (2, 4, 8, 16, 32, None)
+"""Bins of each column in the forms that are tried, from coarse to fine; None is the vector itself."""
 
 _SMOOTHING = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 _MOST_COLUMNS = 512
@@ -46,9 +46,12 @@ class LookUp(Attack):
     """Counts per distinct vector or code, smoothed towards naive Bayes."""
 
     name = "look-up"
+    most_vectors = 500_000
 
     def fit(self, auxiliary: Labelled, validation: Labelled, classes: int) -> None:
         """Count, and choose form and smoothing on validation."""
+        self.notes = ()
+        auxiliary = self.capped(auxiliary, self.most_vectors, classes)
         rng = numpy_generator(self.seed, "look-up")
         self.binning_ = Binning.fit(auxiliary.vectors, _FINEST)
         binned, held_out = self.binning_.apply(auxiliary.vectors), self.binning_.apply(validation.vectors)
@@ -59,18 +62,19 @@ class LookUp(Attack):
         base = self.columns_.log_posterior(held_out)
         posterior = np.exp(base)
         best, self.table_, self.form_, self.smoothing_ = _cost(base, validation.codes), None, None, 0.0
-        for form in (None, *_COARSER):
+        for form in _FORMS:
             keys = self._keys(auxiliary.vectors, binned, form)
             table = _Table.count(keys, auxiliary.codes, classes)
             if len(table.keys) > 0.9 * len(keys):
-                continue  # hardly anybody shares a form: there is nothing to look up
+                break  # hardly anybody shares this form, and still fewer share a finer one: there is nothing to look up
             counts = table.of(self._keys(validation.vectors, held_out, form))
             for smoothing in _SMOOTHING:
                 cost = _cost(np.log(_mixed(counts, posterior, smoothing)), validation.codes)
                 if cost < best:
                     best, self.table_, self.form_, self.smoothing_ = cost, table, form, smoothing
         if columns > _MOST_COLUMNS:
-            self.notes = (f"considered the {_MOST_COLUMNS} most telling of {columns:,} columns where it reads columns",)
+            note = f"considered the {_MOST_COLUMNS} most telling of {columns:,} columns where it reads columns"
+            self.notes = (*self.notes, note)
 
     def scores(self, vectors: FloatingArray) -> FloatArray:
         """Return log-probabilities with values weighed evenly."""
