@@ -19,7 +19,7 @@ class SmallMLP(Attack):
     """
 
     name = "mlp-small"
-    recipe = Recipe(hidden=(64,), learning_rate=2e-3, fused=True)
+    recipe = Recipe(hidden=(64,), learning_rate=2e-3, batch=512, fused=True)
     most_vectors = 200_000
 
     def fit(self, auxiliary: Labelled, validation: Labelled, classes: int) -> None:
@@ -47,7 +47,7 @@ class LargeMLP(SmallMLP):
     """Hidden layers of 256 and 128 units."""
 
     name = "mlp-large"
-    recipe = Recipe(hidden=(256, 128), learning_rate=1e-3, fused=True)
+    recipe = Recipe(hidden=(256, 128), learning_rate=1e-3, batch=512, fused=True)
 
 
 class WideMLP(SmallMLP):

@@ -173,7 +173,7 @@ class Panel:
 
     def _notes(self, view: View, attribute: str, trials: Sequence[Trial]) -> tuple[str, ...]:
         """Return what attackers left out, and why none learned from fresh people where that would be expected."""
-        notes = [f"{trial.name.removesuffix(FRESH)} {note}" for trial in trials for note in trial.attempt.notes]
+        notes = [f"{trial.name.removesuffix(FRESH)}: {note}" for trial in trials for note in trial.attempt.notes]
         if view.fitted and self.fresh is None and not self.tries_fresh(view, attribute):
             notes.append(
                 f"no attacker learned from fresh people, since some value of {attribute} has fewer than {WORTHWHILE} "

@@ -11,6 +11,9 @@ from fedveil.core.arrays import FloatArray, FloatingArray, IntArray
 from fedveil.core.randomness import numpy_generator
 from fedveil.core.threads import single_thread
 
+_CHOOSE_FROM = 2_000
+"""Width and penalty are chosen with models fitted on at most this many vectors."""
+
 Single = npt.NDArray[np.float32]
 
 _ROWS_AT_ONCE = 2_048
@@ -22,7 +25,7 @@ class RBFSVM(Attack):
 
     The squared loss makes the fit one linear system, which takes a second where the hinge loss takes several and
     reads as much; scoring is one product of matrices. Width and penalty are chosen on validation, with models
-    fitted on half of the vectors; the final model is fitted on all of them.
+    fitted on half of the vectors, 2,000 at most; the final model is fitted on all of them.
     """
 
     name = "rbf-svm"
@@ -41,7 +44,7 @@ class RBFSVM(Attack):
             # not by numpy's own variance, which copies the vectors in double precision
             variance = float(np.vdot(learned, learned)) / learned.size - float(learned.mean(dtype=np.float64)) ** 2
             unit = 1 / (learned.shape[1] * variance) if variance > 0 else 1.0
-            few = evenly(part, max(2, len(part) // 2), classes, rng)
+            few = evenly(part, min(max(2, len(part) // 2), _CHOOSE_FROM), classes, rng)
             width, penalty = self._choose(few, evenly(validation, 5_000, classes, rng), classes, unit)
             del few  # before the large kernel
             self.gamma_ = unit * width
