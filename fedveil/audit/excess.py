@@ -28,6 +28,7 @@ import numpy as np
 
 from fedveil.attacks.attack import Attack
 from fedveil.attacks.fresh import CrossTrial, halves
+from fedveil.audit.codes import search_codes
 from fedveil.audit.graded import graded_posterior, weight
 from fedveil.audit.outputs import Outputs, label_cells, label_columns, visible_columns
 from fedveil.core import plugins
@@ -61,6 +62,8 @@ class Excess:
         balanced_accuracy: by how much knowing the scores raises the balanced accuracy of guessing s.
         baseline: balanced accuracy of guessing s from the counted table alone.
         attacker: the name of the attacker: for each half of the rows, the one that did best on the other half.
+        code: the part of `bits` that only readings below two decimals, or of the file's order, add (`codes.py`).
+        code_in: the names of these readings; empty if none adds anything.
     """
 
     bits: Estimate
@@ -70,11 +73,13 @@ class Excess:
     balanced_accuracy: Estimate
     baseline: Estimate
     attacker: str
+    code: Estimate
+    code_in: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the form that `--json` prints."""
         figures = {name: value.as_dict() for name, value in vars(self).items() if isinstance(value, Estimate)}
-        return {**figures, "attacker": self.attacker}
+        return {**figures, "attacker": self.attacker, "code_in": list(self.code_in)}
 
 
 def excess(
@@ -101,9 +106,25 @@ def excess(
     half = halves(codes, groups, child_seed(seed, "halves", name))
     table = _out_of_half(outputs, secret, half)
     best, chosen = blended(predictions, table, half)
+    if progress:
+        progress(f"{name} beyond the labels: codes")
+    searched = search_codes(outputs, secret, best.log_posterior, half, seed)
+    coarse, fine = (_with_posterior(best, posterior) for posterior in (searched.before, searched.after))
     left = _surprise(codes, table, label_cells(outputs))
     honest = _graded_gain(outputs, secret, half, left)
-    return _measured(left, honest, best, table, groups, confidence, chosen, crossed.bootstrap())
+    chosen = " and ".join([chosen, *searched.coarse[:1], *searched.fine[:1]])
+    by_code = coarse.surprise - fine.surprise
+    figures = _measured(left, honest, by_code, fine, table, groups, confidence, crossed.bootstrap())
+    return Excess(**figures, attacker=chosen, code_in=searched.fine)
+
+
+def _with_posterior(predictions: Predictions, log_posterior: FloatArray) -> Predictions:
+    """Return the predictions, with guesses to match if another posterior replaces theirs."""
+    if log_posterior is predictions.log_posterior or np.array_equal(log_posterior, predictions.log_posterior):
+        return predictions
+    balanced = (log_posterior - np.log(predictions.prior)).argmax(axis=1)
+    plain = log_posterior.argmax(axis=1)
+    return replace(predictions, balanced=balanced, plain=plain, log_posterior=log_posterior)
 
 
 def blended(predictions: Mapping[str, Predictions], table: FloatArray, half: IntArray) -> tuple[Predictions, str]:
@@ -188,13 +209,13 @@ def _graded_gain(outputs: Outputs, secret: Attribute, half: IntArray, left: Floa
 def _measured(
     left: FloatArray,
     honest: FloatArray,
+    by_code: FloatArray,
     best: Predictions,
     table: FloatArray,
     groups: IntArray | None,
     confidence: float,
-    attacker: str,
     rng: np.random.Generator,
-) -> Excess:
+) -> dict[str, Estimate]:
     codes, classes = best.codes, len(best.prior)
     one_hot = np.eye(classes)[codes]
     guessed = (table / best.prior).argmax(axis=1)  # the guess that balanced accuracy rewards: argmax of p(y, ŷ | s)
@@ -203,7 +224,7 @@ def _measured(
     gains, rest = (
         gain - min(0.0, float(gain.mean())) for gain in (left - best.surprise, left - best.surprise - honest)
     )
-    names = ("bits", "graded", "unexplained", "share", "balanced_accuracy", "baseline")
+    names = ("bits", "graded", "unexplained", "share", "balanced_accuracy", "baseline", "code")
     draws: dict[str, list[FloatArray]] = {name: [] for name in names}
     for weights in bootstrap_weights(len(codes), groups, _DRAWS, rng):
         total, mass = weights.sum(axis=1), np.maximum(weights @ one_hot, 1e-12)
@@ -216,5 +237,5 @@ def _measured(
         draws["share"].append(np.clip(unexplained / np.maximum(open_bits, 1e-12), 0, 1))
         draws["balanced_accuracy"].append(((weights @ right) / mass).mean(axis=1) - baseline)
         draws["baseline"].append(baseline)
-    figures = {name: interval(np.concatenate(parts), confidence) for name, parts in draws.items()}
-    return Excess(**figures, attacker=attacker)
+        draws["code"].append(np.clip((weights @ by_code) / total, 0, open_bits))
+    return {name: interval(np.concatenate(parts), confidence) for name, parts in draws.items()}
