@@ -1,7 +1,7 @@
 """Search for codes: what readings of scores add to a posterior that ordinary attackers have formed.
 
-Symbols: s the attribute, q(s | y, ŷ, r) the ordinary attackers' posterior, v the cell that a reading shows. Somebody who
-knows the reading corrects q cell by cell:
+Symbols: s the attribute, q(s | y, ŷ, r) the ordinary attackers' posterior, v the cell that a reading shows. Somebody
+who knows the reading corrects q cell by cell:
 
     q'(s) ∝ q(s) · (N_vs + a·p_s)/(E_vs + a·p_s),    N_vs records of s in cell v, E_vs = Σ q(s) over the cell's records,
 
@@ -38,6 +38,9 @@ _MOST_USED = 3
 
 _STANDARD_ERRORS = 3.0
 
+_NEARLY_BEST = 0.9
+"""Of readings that gain nearly as much as the best, the one with the fewest cells is used."""
+
 
 @dataclass(frozen=True, eq=False)
 class CodeSearch:
@@ -48,12 +51,14 @@ class CodeSearch:
         after: the same with fine readings and the order of the file.
         coarse: names of the readings in `before`.
         fine: names of the readings that `after` adds.
+        ordered: whether the order of the file reveals s beyond the scores; False if scores were rounded for the audit.
     """
 
     before: FloatArray
     after: FloatArray
     coarse: tuple[str, ...]
     fine: tuple[str, ...]
+    ordered: bool
 
 
 @dataclass(eq=False)
@@ -68,19 +73,19 @@ class _Side:
 
     def use_best(self, candidates: Sequence[Reading]) -> bool:
         """Correct the posterior by the best reading; return whether any is good enough."""
-        tried = {
-            rank
-            for part in self.parts
-            for rank in np.argsort([-_misfit(r, self.codes, self.log_posterior, part) for r in candidates])[:_TRIED]
-        }
-        best, best_gain = None, 0.0
+        tried: set[int] = set()
+        for part in self.parts:
+            misfits = _misfits(candidates, self.codes[part], np.exp(self.log_posterior[part]), part)
+            tried.update(np.argsort(-misfits)[:_TRIED].tolist())
+        gained: dict[int, float] = {}
         for index in sorted(tried):
             gains = self._gains(candidates[index])
-            mean, error = gains.mean(), gains.std() / np.sqrt(len(gains))
-            if mean > max(best_gain, _STANDARD_ERRORS * error):
-                best, best_gain = candidates[index], float(mean)
-        if best is None:
+            if gains.mean() > _STANDARD_ERRORS * gains.std() / np.sqrt(len(gains)):
+                gained[index] = float(gains.mean())
+        if not gained:
             return False
+        nearly_best = [index for index, gain in gained.items() if gain >= _NEARLY_BEST * max(gained.values())]
+        best = candidates[min(nearly_best, key=lambda index: candidates[index].size)]
         self.correct(best)
         self.used.append(best.name)
         return True
@@ -115,6 +120,7 @@ def search_codes(
     coarse, fine = ([reading for reading in offered if reading.fine == is_fine] for is_fine in (False, True))
     before, after = np.empty_like(log_posterior), np.empty_like(log_posterior)
     names: tuple[list[str], list[str]] = [], []
+    ordered = False
     for scored in (0, 1):
         learns = np.flatnonzero(half != scored)
         groups = None if outputs.groups is None else outputs.groups[learns]
@@ -125,11 +131,10 @@ def search_codes(
         names[0].extend(side.used)
         side.used = []
         _use(side, fine)
-        if outputs.decimals is None:
-            _use_order(side, outputs)
+        ordered |= outputs.decimals is None and _use_order(side, outputs)
         after[half == scored] = side.log_posterior[half == scored]
         names[1].extend(side.used)
-    return CodeSearch(before, after, *(tuple(dict.fromkeys(used)) for used in names))
+    return CodeSearch(before, after, *(tuple(dict.fromkeys(used)) for used in names), ordered)
 
 
 def _use(side: _Side, candidates: Sequence[Reading]) -> None:
@@ -138,31 +143,38 @@ def _use(side: _Side, candidates: Sequence[Reading]) -> None:
             return
 
 
-def _use_order(side: _Side, outputs: Outputs) -> None:
-    """Read the order of records with equal scores, unless the file's order as a whole reveals as much."""
-    order = order_of_equals(outputs)
-    if order.size == 1:
-        return
-    ordered = _Side(side.codes, side.log_posterior, side.learns, side.parts)
-    ordered.correct(position_in_file(outputs))
-    if ordered.use_best([order]):
+def _use_order(side: _Side, outputs: Outputs) -> bool:
+    """Read the order of records with equal scores; return whether the file's order reveals s, whoever chose it.
+
+    An auditor's own file may be sorted by s. Only what the order of equal scores adds to the position in the file
+    counts as a code.
+    """
+    order, position = order_of_equals(outputs), position_in_file(outputs)
+    beyond_position = _Side(side.codes, side.log_posterior, side.learns, side.parts)
+    beyond_position.correct(position)
+    if order.size > 1 and beyond_position.use_best([order]):
         side.correct(order)
         side.used.append(order.name)
+        return True
+    return _Side(side.codes, side.log_posterior, side.learns, side.parts).use_best([position, order])
 
 
-def _misfit(reading: Reading, codes: IntArray, log_posterior: FloatArray, rows: IntArray) -> float:
-    """Return how badly the posterior fits the cells of a reading: χ² as a standard normal (Wilson, Hilferty 1931)."""
-    cells, q = reading.cells[rows], np.exp(log_posterior[rows])
+def _misfits(candidates: Sequence[Reading], codes: IntArray, q: FloatArray, rows: IntArray) -> FloatArray:
+    """Return how badly a posterior fits the cells of each reading: χ² as a standard normal (Wilson, Hilferty 1931)."""
     classes = q.shape[1]
     checked = range(1) if classes == 2 else range(classes)  # with two values, one misfit is the other's negative
-    total = 0.0
-    for code in checked:
-        over = np.bincount(cells, (codes[rows] == code) - q[:, code], minlength=reading.size)
-        variance = np.bincount(cells, q[:, code] * (1 - q[:, code]), minlength=reading.size)
-        total += float((over**2 / (variance + 0.5)).sum())
-    free = max(1, np.count_nonzero(np.bincount(cells))) * (classes - 1)
-    ratio = total * ((classes - 1) / classes if classes > 2 else 1.0) / free
-    return float((np.cbrt(ratio) - (1 - 2 / (9 * free))) / np.sqrt(2 / (9 * free)))
+    over = [(codes == code) - q[:, code] for code in checked]
+    variances = [q[:, code] * (1 - q[:, code]) for code in checked]
+    scale = (classes - 1) / len(over) if classes > 2 else 1.0
+    totals, free = np.zeros(len(candidates)), np.zeros(len(candidates))
+    for number, reading in enumerate(candidates):
+        cells = reading.cells[rows]
+        for difference, variance in zip(over, variances, strict=True):
+            summed = np.bincount(cells, difference, minlength=reading.size)
+            totals[number] += (summed**2 / (np.bincount(cells, variance, minlength=reading.size) + 0.5)).sum()
+        free[number] = np.count_nonzero(np.bincount(cells)) * (classes - 1)
+    spread = 2 / (9 * free)
+    return np.asarray((np.cbrt(totals * scale / free) - (1 - spread)) / np.sqrt(spread), dtype=np.float64)
 
 
 def _corrected(

@@ -54,7 +54,9 @@ def digits_of(numbers: FloatArray) -> Digits:
     wholes, _, fractions = zip(*(text.partition(".") for text in texts), strict=True)
     return Digits(
         decimals=_columns(fractions),
-        significant=_columns([(whole + fraction).lstrip("0") for whole, fraction in zip(wholes, fractions, strict=True)]),
+        significant=_columns(
+            [(whole + fraction).lstrip("0") for whole, fraction in zip(wholes, fractions, strict=True)]
+        ),
         printed=np.array([min(len(fraction), PLACES) for fraction in fractions], dtype=np.int64),
         whole=np.array([int(whole[-1:] or "0") for whole in wholes], dtype=np.int64),
         bits=_fraction_bits(narrow.view(np.uint32), 23) if single else _fraction_bits(magnitude.view(np.uint64), 52),

@@ -6,6 +6,11 @@ calibrated posterior, p(s | y, ŷ) a counted table. The excess is I(s; r | y, ŷ
 If s and y are correlated, an honest score reveals part of the excess by how likely it rates y: `graded.py` measures how
 much. The rest is *unexplained*, and verdicts are based on it.
 
+Predictions themselves can carry s: a classifier that answers y where it is certain, and s where it is not, reveals more
+about s by ŷ than y does. Honest predictions rarely do, since they err, and errors hide s. So what they *amplify*,
+I(s; ŷ) − I(s; y) if positive, counts as unexplained too. (The chain rule keeps the parts apart: the excess is what
+scores add to both labels.) An honest classifier that knows little more than s may amplify as well.
+
 Attackers are cross-fitted (`fedveil.attacks.fresh`): every row is scored by an attacker that never saw it. An attacker
 that learned from few rows is sometimes sure of the wrong value, which costs many bits, and somebody who also has the
 table would trust it less. So its posterior is blended with the table: (1 − a)·p + a·q, with trust a. The attacker and
@@ -57,17 +62,20 @@ class Excess:
     Attributes:
         bits: I(s; r | y, ŷ), estimated.
         graded: the part of it that correlation with y accounts for, by the honest reading of scores.
-        unexplained: the rest.
-        share: the rest as a share of H(s | y, ŷ), which is what the labels leave open.
+        amplified: I(s; ŷ) − I(s; y), how much more predictions reveal than the truth does; 0 if they reveal less.
+        unexplained: the excess without the graded part, and what is amplified.
+        share: that as a share of H(s | y, ŷ), which is what the labels leave open, and of what is amplified.
         balanced_accuracy: by how much knowing the scores raises the balanced accuracy of guessing s.
         baseline: balanced accuracy of guessing s from the counted table alone.
         attacker: the name of the attacker: for each half of the rows, the one that did best on the other half.
         code: the part of `bits` that only readings below two decimals, or of the file's order, add (`codes.py`).
         code_in: the names of these readings; empty if none adds anything.
+        ordered: whether the order of the file reveals s, whoever chose it.
     """
 
     bits: Estimate
     graded: Estimate
+    amplified: Estimate
     unexplained: Estimate
     share: Estimate
     balanced_accuracy: Estimate
@@ -75,11 +83,12 @@ class Excess:
     attacker: str
     code: Estimate
     code_in: tuple[str, ...]
+    ordered: bool
 
     def as_dict(self) -> dict[str, Any]:
         """Return the form that `--json` prints."""
         figures = {name: value.as_dict() for name, value in vars(self).items() if isinstance(value, Estimate)}
-        return {**figures, "attacker": self.attacker, "code_in": list(self.code_in)}
+        return {**figures, "attacker": self.attacker, "code_in": list(self.code_in), "ordered": self.ordered}
 
 
 def excess(
@@ -114,8 +123,9 @@ def excess(
     honest = _graded_gain(outputs, secret, half, left)
     chosen = " and ".join([chosen, *searched.coarse[:1], *searched.fine[:1]])
     by_code = coarse.surprise - fine.surprise
-    figures = _measured(left, honest, by_code, fine, table, groups, confidence, crossed.bootstrap())
-    return Excess(**figures, attacker=chosen, code_in=searched.fine)
+    amplified = _amplification(outputs, codes, len(secret.values))
+    figures = _measured(left, honest, amplified, by_code, fine, table, groups, confidence, crossed.bootstrap())
+    return Excess(**figures, attacker=chosen, code_in=searched.fine, ordered=searched.ordered)
 
 
 def _with_posterior(predictions: Predictions, log_posterior: FloatArray) -> Predictions:
@@ -206,9 +216,26 @@ def _graded_gain(outputs: Outputs, secret: Attribute, half: IntArray, left: Floa
     return weight(outputs, secret) * gains if gains.mean() > 0 else np.zeros_like(gains)
 
 
+def _amplification(outputs: Outputs, codes: IntArray, classes: int) -> FloatArray:
+    """Return each record's share in I(s; ŷ) − I(s; y), in bits, by counting; all 0 unless their mean is positive.
+
+    The bias of counting predictions is subtracted (Miller 1955); that of counting y is not added, since test records
+    are often balanced by y.
+    """
+    logs = []
+    for labels in (outputs.predicted, outputs.y.codes):
+        counts = np.zeros((len(outputs.y.values), classes))
+        np.add.at(counts, (labels, codes), 1)
+        logs.append(np.log2(counts[labels, codes] / counts.sum(axis=1)[labels]))
+    bias = (classes - 1) * (len(np.unique(outputs.predicted)) - 1) / (2 * len(codes) * np.log(2))
+    gains = np.asarray(logs[0] - logs[1] - bias, dtype=np.float64)
+    return gains if gains.mean() > 0 else np.zeros_like(gains)
+
+
 def _measured(
     left: FloatArray,
     honest: FloatArray,
+    amplified: FloatArray,
     by_code: FloatArray,
     best: Predictions,
     table: FloatArray,
@@ -224,15 +251,18 @@ def _measured(
     gains, rest = (
         gain - min(0.0, float(gain.mean())) for gain in (left - best.surprise, left - best.surprise - honest)
     )
-    names = ("bits", "graded", "unexplained", "share", "balanced_accuracy", "baseline", "code")
+    names = ("bits", "graded", "amplified", "unexplained", "share", "balanced_accuracy", "baseline", "code")
     draws: dict[str, list[FloatArray]] = {name: [] for name in names}
     for weights in bootstrap_weights(len(codes), groups, _DRAWS, rng):
         total, mass = weights.sum(axis=1), np.maximum(weights @ one_hot, 1e-12)
-        bits, graded, unexplained, open_bits = ((weights @ gain) / total for gain in (gains, honest, rest, left))
-        open_bits = np.minimum(open_bits, np.log2(classes))
+        bits, graded, more, unexplained, open_bits = (
+            (weights @ gain) / total for gain in (gains, honest, amplified, rest + amplified, left)
+        )
+        open_bits = np.minimum(open_bits + np.maximum(more, 0), np.log2(classes))
         baseline = ((weights @ right_by_table) / mass).mean(axis=1)
         draws["bits"].append(np.clip(bits, 0, open_bits))
         draws["graded"].append(np.clip(graded, 0, np.maximum(bits, 0)))
+        draws["amplified"].append(np.maximum(more, 0))
         draws["unexplained"].append(np.clip(unexplained, 0, open_bits))
         draws["share"].append(np.clip(unexplained / np.maximum(open_bits, 1e-12), 0, 1))
         draws["balanced_accuracy"].append(((weights @ right) / mass).mean(axis=1) - baseline)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedveil.audit.digits import PLACES, Digits, digits_of
+from fedveil.audit.digits import Digits, digits_of
 from fedveil.audit.outputs import Outputs
 from fedveil.core.arrays import FloatArray, IntArray
 
@@ -27,6 +27,10 @@ _MOST_CELLS = 200
 _PAIRED_PLACES = 8
 """Sums of two digits are formed up to this decimal."""
 _PAIRED_COLUMNS = 10
+_SUMMED_WITHIN = 4
+"""With more columns than this, sums of two digits of the same column are only even or odd: there would be too many."""
+_BITS_ABOVE = 4
+"""The most significant bits of a fraction say how large the number is, and are no code."""
 _SIGNIFICANT = 8
 _FIXED_POINT = range(7, 31)
 """Binary places below 1/100."""
@@ -35,7 +39,7 @@ _REPEATED = 4
 _TIE_SIZES = (2, 3, 6, 21, 101)
 _NEARLY_EQUAL = 1e-3
 
-_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split()
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +61,11 @@ class Reading:
     @classmethod
     def of(cls, name: str, shown: IntArray, fine: bool) -> Reading:
         """Number the values that occur; rare ones share a cell if there are too many."""
-        _, cells, counts = np.unique(shown, return_inverse=True, return_counts=True)
+        if shown.min() >= 0 and shown.max() < len(shown):  # numbering by counting is quicker than by sorting
+            occurring = np.bincount(shown)
+            counts, cells = occurring[occurring > 0], (np.cumsum(occurring > 0) - 1)[shown]
+        else:
+            _, cells, counts = np.unique(shown, return_inverse=True, return_counts=True)
         if len(counts) > _MOST_CELLS:
             rank = np.empty(len(counts), dtype=np.int64)
             rank[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
@@ -102,36 +110,41 @@ def order_of_equals(outputs: Outputs) -> Reading:
 
 def finer_than_kept(outputs: Outputs) -> bool:
     """Return whether records differ in scores that would be equal if rounded to two decimals."""
-    rounded = outputs.rounded(KEPT_DECIMALS).scores
-    return len(np.unique(outputs.scores, axis=0)) > len(np.unique(rounded, axis=0))
+    kept = outputs.rounded(KEPT_DECIMALS).scores if outputs.raw else np.round(outputs.scores, KEPT_DECIMALS)
+    return len(np.unique(outputs.scores, axis=0)) > len(np.unique(kept, axis=0))
 
 
 def _all(outputs: Outputs, columns: dict[str, FloatArray], digits: dict[str, Digits]) -> Iterator[Reading]:
     for name, column in columns.items():
-        yield from _of_digits(name, digits[name])
-        yield from _of_storage(name, column, digits[name])
-        yield from _of_repetition(name, column)
+        finer = len(np.unique(column)) > len(np.unique(np.round(column, KEPT_DECIMALS)))
+        yield from _of_digits(name, digits[name], len(columns) <= _SUMMED_WITHIN)
+        if finer:
+            yield from _below_two_decimals(name, column, digits[name])
+        yield from _of_repetition(name, column, finer)
     yield from _of_sums(digits)
     if len(columns) > 1:
         yield from _of_rows(outputs, columns)
 
 
-def _of_digits(name: str, digits: Digits) -> Iterator[Reading]:
+def _of_digits(name: str, digits: Digits, sums: bool) -> Iterator[Reading]:
     longest = int(digits.printed.max(initial=0))
     yield Reading.of(f"the digit before the point of {name}", digits.whole, False)
     for k in range(longest):
         yield Reading.of(f"the {ordinal(k + 1)} decimal of {name}", digits.decimals[:, k], k >= KEPT_DECIMALS)
-    for k in range(_SIGNIFICANT):
-        yield Reading.of(f"the {ordinal(k + 1)} significant digit of {name}", digits.significant[:, k], True)
-    for k in range(min(longest, PLACES) - 1):
+    for k in range(KEPT_DECIMALS - 1, min(longest, _PAIRED_PLACES)):
+        digit, label = digits.decimals[:, k], f"the {ordinal(k + 1)} decimal of {name}"
+        yield Reading.of(f"{label}, even or odd", digit % 2, k >= KEPT_DECIMALS)
+        yield Reading.of(f"{label}, below five or not", digit // 5, k >= KEPT_DECIMALS)
+    for k in range(min(longest, _PAIRED_PLACES) - 1):
         pair = 10 * digits.decimals[:, k] + digits.decimals[:, k + 1]
         label = f"the {ordinal(k + 1)} and {ordinal(k + 2)} decimals of {name}"
         yield Reading.of(label, pair, k + 1 >= KEPT_DECIMALS)
     for j, k in itertools.combinations(range(min(longest, _PAIRED_PLACES)), 2):
         total = digits.decimals[:, j] + digits.decimals[:, k]
         label = f"the sum of the {ordinal(j + 1)} and {ordinal(k + 1)} decimals of {name}"
-        yield Reading.of(f"{label}, modulo 10", total % 10, k >= KEPT_DECIMALS)
         yield Reading.of(f"{label}, even or odd", total % 2, k >= KEPT_DECIMALS)
+        if sums:
+            yield Reading.of(f"{label}, modulo 10", total % 10, k >= KEPT_DECIMALS)
     last = np.where(
         digits.printed > 0, digits.decimals[np.arange(len(digits.printed)), np.maximum(digits.printed, 1) - 1], 0
     )
@@ -139,20 +152,21 @@ def _of_digits(name: str, digits: Digits) -> Iterator[Reading]:
     yield Reading.of(f"the number of decimals of {name}", digits.printed, longest > KEPT_DECIMALS)
 
 
-def _of_storage(name: str, column: FloatArray, digits: Digits) -> Iterator[Reading]:
+def _below_two_decimals(name: str, column: FloatArray, digits: Digits) -> Iterator[Reading]:
+    for k in range(_SIGNIFICANT):
+        yield Reading.of(f"the {ordinal(k + 1)} significant digit of {name}", digits.significant[:, k], True)
     for place in _FIXED_POINT:
         label = f"binary place {place} of {name}"
         yield Reading.of(label, np.floor(np.abs(column) * 2.0**place).astype(np.int64) % 2, True)
-    for bit in range(digits.bits.shape[1] - KEPT_DECIMALS):
+    for bit in range(digits.bits.shape[1] - _BITS_ABOVE):
         yield Reading.of(f"bit {bit} of {name} as {digits.stored}", digits.bits[:, bit], True)
     yield Reading.of(f"the parity of the bits of {name} as {digits.stored}", digits.bits.sum(axis=1) % 2, True)
     ending = np.where(digits.bits.any(axis=1), digits.bits.argmax(axis=1), digits.bits.shape[1])
     yield Reading.of(f"the zeros at the end of {name} as {digits.stored}", ending, True)
 
 
-def _of_repetition(name: str, column: FloatArray) -> Iterator[Reading]:
-    values, which, counts = np.unique(column, return_inverse=True, return_counts=True)
-    fine = len(values) > len(np.unique(np.round(values, KEPT_DECIMALS)))
+def _of_repetition(name: str, column: FloatArray, fine: bool) -> Iterator[Reading]:
+    _, which, counts = np.unique(column, return_inverse=True, return_counts=True)
     yield Reading.of(f"how many records share their {name}", np.digitize(counts[which], _TIE_SIZES), fine)
     yield Reading.of(f"the repeated values of {name}", np.where(counts[which] >= _REPEATED, which + 1, 0), fine)
     if fine:
@@ -186,14 +200,14 @@ def _of_rows(outputs: Outputs, columns: dict[str, FloatArray]) -> Iterator[Readi
     yield Reading.of("the repeated rows of scores", np.where(counts[which] >= _REPEATED, which + 1, 0), fine)
     if not outputs.raw:
         rest = np.round(scores.sum(axis=1) - 1, 17)
-        yield Reading.of("whether scores sum to 1", np.sign(rest).astype(np.int64), True)
+        yield Reading.of("whether scores sum to 1", np.sign(rest).astype(np.int64), fine)
         values, cells = np.unique(rest, return_inverse=True)
         if len(values) > _MOST_CELLS:
             cells = np.searchsorted(np.quantile(rest, np.linspace(0, 1, 17)[1:-1]), rest)
-        yield Reading.of("what scores sum to", cells, True)
+        yield Reading.of("what scores sum to", cells, fine)
     for (first, a), (second, b) in itertools.combinations(itertools.islice(columns.items(), _PAIRED_COLUMNS), 2):
         side = np.where(np.abs(a - b) < _NEARLY_EQUAL, np.sign(a - b) + 1, 3).astype(np.int64)
-        yield Reading.of(f"which of {first} and {second} is higher where they are nearly equal", side, True)
+        yield Reading.of(f"which of {first} and {second} is higher where they are nearly equal", side, fine)
 
 
 def ordinal(number: int) -> str:

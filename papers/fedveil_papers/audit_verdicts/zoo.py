@@ -12,12 +12,13 @@ from sklearn.linear_model import LogisticRegression
 
 from fedveil.audit.outputs import Outputs
 from fedveil.core.arrays import FloatArray, IntArray
-from fedveil.core.errors import InputError
+from fedveil.core.errors import InputError, nearest
 from fedveil.core.randomness import child_seed, numpy_generator
 from fedveil.data import AttributeData, Split, find_source
 from fedveil.data.attribute import MISSING, Attribute
 from fedveil.federation import Federation
 from fedveil.games.curious import Curious
+from fedveil_papers.audit_verdicts.digit_codes import KINDS, write_code
 from fedveil_papers.curious.classifier import Classifier
 from fedveil_papers.curious.distillation import dealt, distil
 from fedveil_papers.curious.experiments.cases import load_once
@@ -136,6 +137,7 @@ class Recipe:
         records: the maximum number of training records; default: all of the case's.
         overfitted: whether the epoch that does best on the training records is chosen.
         secrets: how many of the case's attributes the outputs are trained to carry; the first is audited.
+        code: the kind of code (`digit_codes.KINDS`) that is written into the finished classifier's probabilities.
     """
 
     maker: Maker
@@ -148,8 +150,11 @@ class Recipe:
     records: int | None = None
     overfitted: bool = False
     secrets: int = 1
+    code: str = ""
 
     def __post_init__(self) -> None:
+        if self.code and (self.code not in KINDS or self.curious):
+            raise InputError(f"a recipe's code goes with a standard maker: {nearest(self.code, KINDS)}")
         if self.epochs < 1 or self.secrets < 1:
             raise InputError("a recipe needs at least 1 epoch and 1 secret")
         self.game(("s",))
@@ -191,6 +196,14 @@ def make(recipe: Recipe, data: AttributeData, secrets: tuple[str, ...], seed: in
     if len(hidden) < recipe.secrets:
         raise InputError(f"a recipe hides {recipe.secrets} attributes, and the case has {len(secrets)}: name more")
     data = _fewer(data, recipe.records, seed)
+    if recipe.code:
+        plain = make(replace(recipe, code=""), data, secrets, seed)
+
+        def coded(split: Split) -> Outputs:
+            rng = numpy_generator(seed, "digit code", recipe.code, int(split))
+            return write_code(recipe.code, plain.outputs(split), hidden[0], rng)
+
+        return ZooClassifier(coded, None)
     if recipe.maker in ("logistic", "boosting", "forest"):
         return ZooClassifier(_by_scikit_learn(recipe.maker, recipe.output == "raw", data, seed), None)
     if recipe.maker in ("hard-mixture", "normal-mixture"):
