@@ -134,7 +134,8 @@ def search_codes(
         ordered |= outputs.decimals is None and _use_order(side, outputs)
         after[half == scored] = side.log_posterior[half == scored]
         names[1].extend(side.used)
-    return CodeSearch(before, after, *(tuple(dict.fromkeys(used)) for used in names), ordered)
+    coarse_names, fine_names = (tuple(dict.fromkeys(used)) for used in names)
+    return CodeSearch(before, after, coarse_names, fine_names, ordered)
 
 
 def _use(side: _Side, candidates: Sequence[Reading]) -> None:

@@ -85,6 +85,16 @@ class Excess:
     code_in: tuple[str, ...]
     ordered: bool
 
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Excess:
+        """Read what `as_dict` returns."""
+        return cls(
+            **{name: Estimate(**value) for name, value in stored.items() if isinstance(value, Mapping)},
+            attacker=stored["attacker"],
+            code_in=tuple(stored["code_in"]),
+            ordered=stored["ordered"],
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """Return the form that `--json` prints."""
         figures = {name: value.as_dict() for name, value in vars(self).items() if isinstance(value, Estimate)}

@@ -56,12 +56,7 @@ class AuditFigures:
         bits = {name: Estimate(**labels[f"{name}_bits"]) for name in ("by_target", "by_predicted", "by_both")}
         explained = Explained(labels["entropy_bits"], labels["left_bits"], labels["target_values"], **bits)
         rows, information, finer = stored["rows"], Estimate(**stored["told"]), stored["finer"]
-        beyond = Excess(
-            **{
-                name: Estimate(**value) if isinstance(value, Mapping) else value
-                for name, value in stored["excess"].items()
-            }
-        )
+        beyond = Excess.of(stored["excess"])
         decision = decide(rows, information, explained, beyond, finer, limits)
         return cls(
             rows=rows,

@@ -49,7 +49,7 @@ CURVES = (
 
 @dataclass(frozen=True)
 class VerdictResults:
-    """All classifiers with their audits, counts of verdicts, and what limits were chosen from in the calibration half."""
+    """All classifiers with their audits, counts of verdicts, and what the limits were chosen from."""
 
     limits: Limits
     members: list[Member]
