@@ -306,18 +306,22 @@ def measure_member(settings: Mapping[str, Any], report: Report) -> dict[str, Any
         read = {}
         for name, seen in (("validation", classifier.outputs(Split.VALIDATION)), ("test", outputs)):
             read[name] = float((classifier.guesses(seen) == seen.secrets[case.secret].codes).mean())
+    return {"own": read, **audit_member(outputs, settings)}
+
+
+def audit_member(outputs: Outputs, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Audit a classifier's outputs as released, with each number of rows, and rounded to two decimals."""
+    secret, (first, *further) = settings["case"]["secret"], settings["rows"]
     # The first number of rows is reduced to what the data has; further numbers that are too large are left out.
-    first, *further = settings["rows"]
     audited = [min(first, len(outputs)), *(count for count in further if count <= len(outputs))]
 
     def kept(part: Outputs) -> dict[str, Any]:
-        return kept_of(audit(part, case.secret, panel=settings["panel"], seed=1000 + seed))
+        # The audit's seed differs from the classifier's: an auditor does not know how it was trained.
+        return kept_of(audit(part, secret, panel=settings["panel"], seed=1000 + settings["seed"]))
 
     return {
         "honesty": share_right(outputs.predicted == outputs.y.codes).as_dict(),
-        "prior": outputs.secrets[case.secret].prior,
-        "own": read,
-        # The audit's seed differs from the classifier's: an auditor does not know how it was trained.
+        "prior": outputs.secrets[secret].prior,
         "audits": [kept(outputs.take(np.arange(count))) for count in audited],
         "rounded": kept(outputs.take(np.arange(audited[0])).rounded(KEPT_DECIMALS)),
     }
