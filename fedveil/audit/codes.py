@@ -79,7 +79,7 @@ class _Side:
             tried.update(np.argsort(-misfits)[:_TRIED].tolist())
         gained: dict[int, float] = {}
         for index in sorted(tried):
-            gains = self._gains(candidates[index])
+            gains = self.gains(candidates[index])
             if gains.mean() > _STANDARD_ERRORS * gains.std() / np.sqrt(len(gains)):
                 gained[index] = float(gains.mean())
         if not gained:
@@ -94,7 +94,7 @@ class _Side:
         """Correct the posterior of all records by what the learning half shows."""
         self.log_posterior = _corrected(reading, self.codes, self.log_posterior, self.learns, slice(None))
 
-    def _gains(self, reading: Reading) -> FloatArray:
+    def gains(self, reading: Reading) -> FloatArray:
         """Return each learning record's gain in nats, corrected by the part that does not hold it."""
         gains = []
         for learns, tried in (self.parts, self.parts[::-1]):
@@ -147,13 +147,15 @@ def _use(side: _Side, candidates: Sequence[Reading]) -> None:
 def _use_order(side: _Side, outputs: Outputs) -> bool:
     """Read the order of records with equal scores; return whether the file's order reveals s, whoever chose it.
 
-    An auditor's own file may be sorted by s. Only what the order of equal scores adds to the position in the file
-    counts as a code.
+    An auditor's own file may be sorted by s. The order of equal scores counts as a code only if it adds more to the
+    position in the file than that reveals by itself.
     """
     order, position = order_of_equals(outputs), position_in_file(outputs)
+    by_position = side.gains(position).mean()
     beyond_position = _Side(side.codes, side.log_posterior, side.learns, side.parts)
     beyond_position.correct(position)
-    if order.size > 1 and beyond_position.use_best([order]):
+    adds_more = order.size > 1 and beyond_position.gains(order).mean() > max(0.0, by_position)
+    if adds_more and beyond_position.use_best([order]):
         side.correct(order)
         side.used.append(order.name)
         return True

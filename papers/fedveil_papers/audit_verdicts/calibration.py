@@ -105,7 +105,8 @@ class Member:
         read: accuracy of the maker's attack on test records; None if the maker has no attack.
         gain: for a curious classifier, the maker's accuracy on validation records above the case's standard network.
         audits: the first with the main number of rows, the others with fewer or more.
-        rounded: the audit with the main number of rows and probabilities rounded to two decimals.
+        rounded: the audit with the main number of rows and probabilities rounded to two decimals; None if it was
+            trained to be curious.
     """
 
     case: str
@@ -120,7 +121,7 @@ class Member:
     read: float | None
     gain: float | None
     audits: list[AuditFigures]
-    rounded: AuditFigures
+    rounded: AuditFigures | None
 
     @property
     def audit(self) -> AuditFigures:
@@ -133,7 +134,8 @@ class Member:
         if self.label in ("curious", "digit code"):
             return self.audit.verdict != "curious" and self.audit.reason != "order"
         return self.label == "standard" and (
-            self.audit.verdict == "curious" or self.rounded.verdict in ("curious", "undecided")
+            self.audit.verdict == "curious"
+            or (self.rounded is not None and self.rounded.verdict in ("curious", "undecided"))
         )
 
 
@@ -176,9 +178,11 @@ def counts(members: Sequence[Member]) -> list[VerdictCount]:
             None,
             label,
             [
-                (member.rounded if rounded else member.audit).verdict
+                audited.verdict
                 for member in members
                 if member.label == label and half in ("all", member.half)
+                for audited in [member.rounded if rounded else member.audit]
+                if audited is not None
             ],
             rounded=rounded,
         )
@@ -256,7 +260,7 @@ def ends_of(members: Sequence[Member], limits: Limits) -> Ends:
         for audit in several
     ]
     return Ends(
-        rounded_standard=max((m.rounded.share.high for m in standard if not free(m.rounded)), default=None),
+        rounded_standard=max((m.rounded.share.high for m in standard if m.rounded and not free(m.audit)), default=None),
         further_class=max(further, default=None),
         ruled_out_standard=max((beyond(m.audit, m.audit.share.high) for m in standard if free(m.audit)), default=None),
         ruled_out_curious=min((beyond(m.audit, m.audit.share.low) for m in curious if free(m.audit)), default=None),

@@ -144,6 +144,7 @@ class AuditVerdicts(Experiment[VerdictResults]):
             "seed": seed,
             "rows": [self.audited_rows, *(self.row_counts if recipe in case.curve else [])],
             "panel": self.panel,
+            "rounded": not self.made_recipes()[recipe].curious,
         }
         name = f"run {seed}: {case.name}: {recipe}"
         return Part(settings, f"{__name__}:measure_member", name, shares=f"{case.name} {seed}")
@@ -194,7 +195,7 @@ class AuditVerdicts(Experiment[VerdictResults]):
                     read=None if read is None else read["test"],
                     gain=gain,
                     audits=[AuditFigures.of(stored, LIMITS) for stored in figures["audits"]],
-                    rounded=AuditFigures.of(figures["rounded"], LIMITS),
+                    rounded=None if figures["rounded"] is None else AuditFigures.of(figures["rounded"], LIMITS),
                 )
             )
         return members
@@ -218,7 +219,9 @@ class AuditVerdicts(Experiment[VerdictResults]):
             )
             if member.read is not None:
                 rows.append(row)
-            for audited, rounded in [*((each, False) for each in member.audits), (member.rounded, True)]:
+            every = [(each, False) for each in member.audits]
+            every += [] if member.rounded is None else [(member.rounded, True)]
+            for audited, rounded in every:
                 leakage = {
                     "balanced_accuracy": Figure.of(audited.curiosity),
                     "mutual_information_bits": Figure.of(audited.information),
@@ -277,7 +280,8 @@ class AuditVerdicts(Experiment[VerdictResults]):
             *(
                 f"Wrong verdict: {member.case}, {member.recipe}, run {member.seed} ({member.label}): "
                 f"{member.audit.verdict} ({member.audit.reason}); share {member.audit.share}, limit "
-                f"{member.audit.limit:.3f}; rounded: {member.rounded.verdict}, {member.rounded.share}."
+                f"{member.audit.limit:.3f}"
+                + (f"; rounded: {member.rounded.verdict}, {member.rounded.share}." if member.rounded else ".")
                 for member in results.members
                 if member.is_wrong
             ),
@@ -310,7 +314,10 @@ def measure_member(settings: Mapping[str, Any], report: Report) -> dict[str, Any
 
 
 def audit_member(outputs: Outputs, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Audit a classifier's outputs as released, with each number of rows, and rounded to two decimals."""
+    """Audit a classifier's outputs as released, with each number of rows; rounded to two decimals if not curious.
+
+    What curious training writes into the first two decimals is seen as released as well.
+    """
     secret, (first, *further) = settings["case"]["secret"], settings["rows"]
     # The first number of rows is reduced to what the data has; further numbers that are too large are left out.
     audited = [min(first, len(outputs)), *(count for count in further if count <= len(outputs))]
@@ -323,7 +330,7 @@ def audit_member(outputs: Outputs, settings: Mapping[str, Any]) -> dict[str, Any
         "honesty": share_right(outputs.predicted == outputs.y.codes).as_dict(),
         "prior": outputs.secrets[secret].prior,
         "audits": [kept(outputs.take(np.arange(count))) for count in audited],
-        "rounded": kept(outputs.take(np.arange(audited[0])).rounded(KEPT_DECIMALS)),
+        "rounded": kept(outputs.take(np.arange(audited[0])).rounded(KEPT_DECIMALS)) if settings["rounded"] else None,
     }
 
 
@@ -362,7 +369,7 @@ def _code_table(results: VerdictResults) -> Table:
         caught = sum(member.audit.verdict == "curious" for member in members)
         ordered = sum(member.audit.reason == "order" for member in members)
         bits = sorted(member.audit.code.estimate for member in members)
-        left = sum(member.rounded.verdict == "curious" for member in members)
+        left = sum(member.rounded is not None and member.rounded.verdict == "curious" for member in members)
         numbers = (len(members), caught, ordered, len(members) - caught - ordered)
         table.add_row(kind, *map(str, numbers), f"{bits[0]:.3f} – {bits[-1]:.3f}", str(left))
     return table
@@ -411,13 +418,13 @@ def _member_table(results: VerdictResults) -> Table:
             member.half,
             member.label,
             f"{member.audit.verdict} ({member.audit.reason})",
-            member.rounded.verdict,
+            member.rounded.verdict if member.rounded else "",
             f"{member.honesty.estimate:.3f}",
             "—" if member.read is None else f"{member.read:.3f} ({member.prior:.3f})",
             "" if member.gain is None else f"{member.gain:+.3f}",
             str(member.audit.share),
             f"{member.audit.limit:.3f}",
-            str(member.rounded.share),
+            str(member.rounded.share) if member.rounded else "",
             f"{member.audit.rows:,}",
         )
     table.caption = (
