@@ -127,7 +127,7 @@ def _parts(beyond: Excess, target: str) -> str:
     if beyond.graded.estimate >= _WORTH_SAYING:
         sentences += f"Of these, {beyond.graded} come from how likely an honest score rates a correlated {target}. "
     if beyond.amplified.estimate >= _WORTH_SAYING:
-        sentences += f"The predicted {target} reveals {beyond.amplified} bits more than {target} itself. "
+        sentences += f"The predicted {target} reveals {beyond.amplified} bits more than twice what {target} does. "
     return sentences
 
 

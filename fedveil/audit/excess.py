@@ -7,9 +7,10 @@ If s and y are correlated, an honest score reveals part of the excess by how lik
 much. The rest is *unexplained*, and verdicts are based on it.
 
 Predictions themselves can carry s: a classifier that answers y where it is certain, and s where it is not, reveals more
-about s by ŷ than y does. Honest predictions rarely do, since they err, and errors hide s. So what they *amplify*,
-I(s; ŷ) − I(s; y) if positive, counts as unexplained too. (The chain rule keeps the parts apart: the excess is what
-scores add to both labels.) An honest classifier that knows little more than s may amplify as well.
+about s by ŷ than y does. Honest predictions err, and errors hide s, though choosing the likeliest value may reveal
+somewhat more than y. So what they *amplify*, I(s; ŷ) − 2·I(s; y) if positive, counts as unexplained too. (The chain rule
+keeps the parts apart: the excess is what scores add to both labels.) An honest classifier that knows little more than s
+may amplify as well: outputs alone do not distinguish it.
 
 Attackers are cross-fitted (`fedveil.attacks.fresh`): every row is scored by an attacker that never saw it. An attacker
 that learned from few rows is sometimes sure of the wrong value, which costs many bits, and somebody who also has the
@@ -52,6 +53,9 @@ _TRUST = (0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 0.995)
 and that record alone would cost hundreds of bits. With these values, no record costs over 8 bits more than with the
 table alone."""
 
+_ALLOWED = 2.0
+"""How many times as much as y predictions may reveal before they count as amplifying."""
+
 _DRAWS = 1000
 
 
@@ -62,7 +66,7 @@ class Excess:
     Attributes:
         bits: I(s; r | y, ŷ), estimated.
         graded: the part of it that correlation with y accounts for, by the honest reading of scores.
-        amplified: I(s; ŷ) − I(s; y), how much more predictions reveal than the truth does; 0 if they reveal less.
+        amplified: I(s; ŷ) − 2·I(s; y), by how much predictions reveal more than twice what y does; 0 if they do not.
         unexplained: the excess without the graded part, and what is amplified.
         share: that as a share of H(s | y, ŷ), which is what the labels leave open, and of what is amplified.
         balanced_accuracy: by how much knowing the scores raises the balanced accuracy of guessing s.
@@ -227,18 +231,19 @@ def _graded_gain(outputs: Outputs, secret: Attribute, half: IntArray, left: Floa
 
 
 def _amplification(outputs: Outputs, codes: IntArray, classes: int) -> FloatArray:
-    """Return each record's share in I(s; ŷ) − I(s; y), in bits, by counting; all 0 unless their mean is positive.
+    """Return each record's share in I(s; ŷ) − 2·I(s; y), in bits, by counting; all 0 unless their mean is positive.
 
     The bias of counting predictions is subtracted (Miller 1955); that of counting y is not added, since test records
     are often balanced by y.
     """
-    logs = []
+    shares = np.bincount(codes, minlength=classes) / len(codes)
+    informs = []
     for labels in (outputs.predicted, outputs.y.codes):
         counts = np.zeros((len(outputs.y.values), classes))
         np.add.at(counts, (labels, codes), 1)
-        logs.append(np.log2(counts[labels, codes] / counts.sum(axis=1)[labels]))
+        informs.append(np.log2(counts[labels, codes] / counts.sum(axis=1)[labels] / shares[codes]))
     bias = (classes - 1) * (len(np.unique(outputs.predicted)) - 1) / (2 * len(codes) * np.log(2))
-    gains = np.asarray(logs[0] - logs[1] - bias, dtype=np.float64)
+    gains = np.asarray(informs[0] - _ALLOWED * informs[1] - bias, dtype=np.float64)
     return gains if gains.mean() > 0 else np.zeros_like(gains)
 
 

@@ -2,7 +2,7 @@
 
 Symbols: s the sensitive attribute, y the true label with Y values, ŷ the predicted one, L the limit on what is
 unexplained: I(s; scores | y, ŷ) minus what a graded score of a correlated y reveals honestly (`graded.py`), plus what
-predictions reveal more than y does (`excess.py`).
+predictions reveal beyond twice what y does (`excess.py`).
 
     undecided   there are fewer than 200 rows; or L lies within the interval of what is unexplained; or that exceeds
                 what overlearning leaves, and is below L only because a y of three or more values is correlated with s;

@@ -105,8 +105,8 @@ class Member:
         read: accuracy of the maker's attack on test records; None if the maker has no attack.
         gain: for a curious classifier, the maker's accuracy on validation records above the case's standard network.
         audits: the first with the main number of rows, the others with fewer or more.
-        rounded: the audit with the main number of rows and probabilities rounded to two decimals; None if it was
-            trained to be curious.
+        rounded: the audit with the main number of rows and probabilities rounded to two decimals; None if it is not
+            standard.
     """
 
     case: str

@@ -144,7 +144,7 @@ class AuditVerdicts(Experiment[VerdictResults]):
             "seed": seed,
             "rows": [self.audited_rows, *(self.row_counts if recipe in case.curve else [])],
             "panel": self.panel,
-            "rounded": not self.made_recipes()[recipe].curious,
+            "rounded": self.made_recipes()[recipe].standard,
         }
         name = f"run {seed}: {case.name}: {recipe}"
         return Part(settings, f"{__name__}:measure_member", name, shares=f"{case.name} {seed}")
@@ -314,9 +314,9 @@ def measure_member(settings: Mapping[str, Any], report: Report) -> dict[str, Any
 
 
 def audit_member(outputs: Outputs, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Audit a classifier's outputs as released, with each number of rows; rounded to two decimals if not curious.
+    """Audit a classifier's outputs as released, with each number of rows; rounded to two decimals if it is standard.
 
-    What curious training writes into the first two decimals is seen as released as well.
+    What codes leave in the first two decimals is seen as released as well.
     """
     secret, (first, *further) = settings["case"]["secret"], settings["rows"]
     # The first number of rows is reduced to what the data has; further numbers that are too large are left out.
@@ -359,7 +359,6 @@ def _code_table(results: VerdictResults) -> Table:
             "undecided: order",
             "not caught",
             "bits read below two decimals",
-            "rounded: curious",
         ),
         left=("code",),
     )
@@ -369,9 +368,8 @@ def _code_table(results: VerdictResults) -> Table:
         caught = sum(member.audit.verdict == "curious" for member in members)
         ordered = sum(member.audit.reason == "order" for member in members)
         bits = sorted(member.audit.code.estimate for member in members)
-        left = sum(member.rounded is not None and member.rounded.verdict == "curious" for member in members)
         numbers = (len(members), caught, ordered, len(members) - caught - ordered)
-        table.add_row(kind, *map(str, numbers), f"{bits[0]:.3f} – {bits[-1]:.3f}", str(left))
+        table.add_row(kind, *map(str, numbers), f"{bits[0]:.3f} – {bits[-1]:.3f}")
     return table
 
 
