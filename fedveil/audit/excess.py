@@ -8,9 +8,9 @@ much. The rest is *unexplained*, and verdicts are based on it.
 
 Predictions themselves can carry s: a classifier that answers y where it is certain, and s where it is not, reveals more
 about s by ŷ than y does. Honest predictions err, and errors hide s, though choosing the likeliest value may reveal
-somewhat more than y. So what they *amplify*, I(s; ŷ) − 2·I(s; y) if positive, counts as unexplained too. (The chain rule
-keeps the parts apart: the excess is what scores add to both labels.) An honest classifier that knows little more than s
-may amplify as well: outputs alone do not distinguish it.
+somewhat more than y. So what they *amplify*, I(s; ŷ) − 2·I(s; y) if positive, counts as unexplained too. (The chain
+rule keeps the parts apart: the excess is what scores add to both labels.) An honest classifier that knows little more
+than s may amplify as well: outputs alone do not distinguish it.
 
 Attackers are cross-fitted (`fedveil.attacks.fresh`): every row is scored by an attacker that never saw it. An attacker
 that learned from few rows is sometimes sure of the wrong value, which costs many bits, and somebody who also has the
