@@ -53,6 +53,10 @@ _TRUST = (0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 0.995)
 and that record alone would cost hundreds of bits. With these values, no record costs over 8 bits more than with the
 table alone."""
 
+_SMOOTH = "logistic"
+"""Codes are searched for in what this attacker leaves: overlearning is smooth in scores, and codes are not, but the
+other attackers learn a part of either."""
+
 _ALLOWED = 2.0
 """How many times as much as y predictions may reveal before they count as amplifying."""
 
@@ -72,7 +76,7 @@ class Excess:
         balanced_accuracy: by how much knowing the scores raises the balanced accuracy of guessing s.
         baseline: balanced accuracy of guessing s from the counted table alone.
         attacker: the name of the attacker: for each half of the rows, the one that did best on the other half.
-        code: the part of `bits` that only readings below two decimals, or of the file's order, add (`codes.py`).
+        code: what readings below two decimals, or of the file's order, add to a smooth attacker (`codes.py`).
         code_in: the names of these readings; empty if none adds anything.
         ordered: whether the order of the file reveals s, whoever chose it.
     """
@@ -132,14 +136,18 @@ def excess(
     if progress:
         progress(f"{name} beyond the labels: codes")
     searched = search_codes(outputs, secret, best.log_posterior, half, seed)
-    coarse, fine = (_with_posterior(best, posterior) for posterior in (searched.before, searched.after))
+    smooth = {attacker: predictions[attacker] for attacker in predictions if attacker == _SMOOTH} or predictions
+    plain, _ = blended(smooth, table, half)
+    by_digits = search_codes(outputs, secret, plain.log_posterior, half, seed)
+    coarse, fine = (_with_posterior(plain, posterior) for posterior in (by_digits.before, by_digits.after))
+    by_code = coarse.surprise - fine.surprise
+    best = _with_posterior(best, searched.after)
     left = _surprise(codes, table, label_cells(outputs))
     honest = _graded_gain(outputs, secret, half, left)
     chosen = " and ".join([chosen, *searched.coarse[:1], *searched.fine[:1]])
-    by_code = coarse.surprise - fine.surprise
     amplified = _amplification(outputs, codes, len(secret.values))
-    figures = _measured(left, honest, amplified, by_code, fine, table, groups, confidence, crossed.bootstrap())
-    return Excess(**figures, attacker=chosen, code_in=searched.fine, ordered=searched.ordered)
+    figures = _measured(left, honest, amplified, by_code, best, table, groups, confidence, crossed.bootstrap())
+    return Excess(**figures, attacker=chosen, code_in=by_digits.fine, ordered=searched.ordered)
 
 
 def _with_posterior(predictions: Predictions, log_posterior: FloatArray) -> Predictions:

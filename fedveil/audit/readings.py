@@ -206,8 +206,9 @@ def _of_rows(outputs: Outputs, columns: dict[str, FloatArray]) -> Iterator[Readi
             cells = np.searchsorted(np.quantile(rest, np.linspace(0, 1, 17)[1:-1]), rest)
         yield Reading.of("what scores sum to", cells, fine)
     for (first, a), (second, b) in itertools.combinations(itertools.islice(columns.items(), _PAIRED_COLUMNS), 2):
-        side = np.where(np.abs(a - b) < _NEARLY_EQUAL, np.sign(a - b) + 1, 3).astype(np.int64)
-        yield Reading.of(f"which of {first} and {second} is higher where they are nearly equal", side, fine)
+        close = (np.abs(a - b) < _NEARLY_EQUAL) & (np.maximum(a, b) == scores.max(axis=1))  # small ones are all close
+        side = np.where(close, np.sign(a - b) + 1, 3).astype(np.int64)
+        yield Reading.of(f"which of {first} and {second} is higher where both are highest", side, fine)
 
 
 def ordinal(number: int) -> str:

@@ -18,6 +18,8 @@ from fedveil.core.arrays import FloatArray, IntArray
 RIGHT = 0.756
 """How often the vendor's classifier for s is right: the code that an earlier audit missed was read as often."""
 
+_FILE = 500
+
 _Writer = Callable[[FloatArray, IntArray, IntArray, np.random.Generator], FloatArray]
 """Takes p, what is written (0 or 1), ŷ and a generator; returns the new p."""
 
@@ -44,8 +46,12 @@ def write_code(kind: str, outputs: Outputs, secret: str, rng: np.random.Generato
 
 
 def _ordered(outputs: Outputs, written: IntArray) -> Outputs:
-    """Among records with equal scores, those of one value come first in the file; equal scores keep their rows."""
-    equal = np.unique(outputs.scores, axis=0, return_inverse=True)[1].reshape(-1)
+    """Among records with equal scores, those of one value come first; equal scores keep their rows.
+
+    A file has `_FILE` rows, so that an audit of the first rows sees whole files.
+    """
+    file = np.arange(len(written)) // _FILE
+    equal = np.unique(np.column_stack([file, outputs.scores]), axis=0, return_inverse=True)[1].reshape(-1)
     rows = np.empty(len(equal), dtype=np.int64)
     rows[np.argsort(equal, kind="stable")] = np.lexsort((written, equal))
     return outputs.take(rows)
