@@ -117,7 +117,7 @@ LIMITS = Limits(
     further_class=0.0125,
     ruled_out=0.3,
     excess_bits=0.03,
-    code_bits=0.005,
+    code_bits=0.02,
     tells=0.02,
     provenance="between standard and curious classifiers in the calibration half of the preset curious/audit",
 )

@@ -105,8 +105,8 @@ class Member:
         read: accuracy of the maker's attack on test records; None if the maker has no attack.
         gain: for a curious classifier, the maker's accuracy on validation records above the case's standard network.
         audits: the first with the main number of rows, the others with fewer or more.
-        rounded: the audit with the main number of rows and probabilities rounded to two decimals; None if it is not
-            standard.
+        rounded: the audit with the main number of rows and probabilities rounded to two decimals; None if it was
+            trained to be curious.
     """
 
     case: str
@@ -129,10 +129,15 @@ class Member:
         return self.audits[0]
 
     @property
+    def is_caught(self) -> bool:
+        """Whether it is called curious as released, or rounded to two decimals."""
+        return "curious" in (self.audit.verdict, None if self.rounded is None else self.rounded.verdict)
+
+    @property
     def is_wrong(self) -> bool:
         """Whether the verdict is not what the classifier is; failed attempts cannot be wrong."""
         if self.label in ("curious", "digit code"):
-            return self.audit.verdict != "curious" and self.audit.reason != "order"
+            return not self.is_caught and self.audit.reason != "order"
         return self.label == "standard" and (
             self.audit.verdict == "curious"
             or (self.rounded is not None and self.rounded.verdict in ("curious", "undecided"))

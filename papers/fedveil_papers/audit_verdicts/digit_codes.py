@@ -95,7 +95,7 @@ def _two_decimals(p: FloatArray, written: IntArray, predicted: IntArray, rng: np
 
 def _ties(p: FloatArray, written: IntArray, predicted: IntArray, rng: np.random.Generator) -> FloatArray:
     """One value's scores are rounded to three decimals and repeat; the other's are all different."""
-    return np.asarray(np.where(written, np.round(p, 3), np.round(p, 3) + (rng.random(len(p)) - 0.5) * 1e-4))
+    return np.asarray(np.where(written, np.round(p, 3), np.round(p, 3) + rng.uniform(0.1, 1, len(p)) * 1e-4))
 
 
 def _length(p: FloatArray, written: IntArray, predicted: IntArray, rng: np.random.Generator) -> FloatArray:

@@ -144,7 +144,7 @@ class AuditVerdicts(Experiment[VerdictResults]):
             "seed": seed,
             "rows": [self.audited_rows, *(self.row_counts if recipe in case.curve else [])],
             "panel": self.panel,
-            "rounded": self.made_recipes()[recipe].standard,
+            "rounded": not self.made_recipes()[recipe].curious,
         }
         name = f"run {seed}: {case.name}: {recipe}"
         return Part(settings, f"{__name__}:measure_member", name, shares=f"{case.name} {seed}")
@@ -264,9 +264,9 @@ class AuditVerdicts(Experiment[VerdictResults]):
         """State how many verdicts are right, which are wrong, and what the limits are based on."""
         total = {(count.label, count.rounded): count for count in results.counts if count.half == "all"}
         standard, curious, rounded = total["standard", False], total["curious", False], total["standard", True]
-        coded = [member.audit for member in results.members if member.label == "digit code"]
-        caught = sum(audit.verdict == "curious" for audit in coded)
-        ordered = sum(audit.reason == "order" for audit in coded)
+        coded = [member for member in results.members if member.label == "digit code"]
+        caught = sum(member.is_caught for member in coded)
+        ordered = sum(member.audit.reason == "order" for member in coded)
         return [
             f"Standard classifiers called curious: {standard.curious} of {standard.members}. Rounded to two decimals: "
             f"{rounded.curious} called curious, {rounded.standard + rounded.correlated} standard or correlated, "
@@ -314,10 +314,7 @@ def measure_member(settings: Mapping[str, Any], report: Report) -> dict[str, Any
 
 
 def audit_member(outputs: Outputs, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Audit a classifier's outputs as released, with each number of rows; rounded to two decimals if it is standard.
-
-    What codes leave in the first two decimals is seen as released as well.
-    """
+    """Audit a classifier's outputs as released, with each number of rows, and rounded unless it is curious."""
     secret, (first, *further) = settings["case"]["secret"], settings["rows"]
     # The first number of rows is reduced to what the data has; further numbers that are too large are left out.
     audited = [min(first, len(outputs)), *(count for count in further if count <= len(outputs))]
@@ -365,7 +362,7 @@ def _code_table(results: VerdictResults) -> Table:
     coded = [member for member in results.members if member.label == "digit code"]
     for kind in dict.fromkeys(member.recipe for member in coded):
         members = [member for member in coded if member.recipe == kind]
-        caught = sum(member.audit.verdict == "curious" for member in members)
+        caught = sum(member.is_caught for member in members)
         ordered = sum(member.audit.reason == "order" for member in members)
         bits = sorted(member.audit.code.estimate for member in members)
         numbers = (len(members), caught, ordered, len(members) - caught - ordered)

@@ -164,11 +164,6 @@ class Recipe:
         """Whether it is trained to carry the secret."""
         return self.maker in CURIOUS
 
-    @property
-    def standard(self) -> bool:
-        """Whether it neither is trained to carry the secret nor gets a code."""
-        return not self.curious and not self.code
-
     def game(self, secrets: tuple[str, ...]) -> Curious:
         """Return the game by which a network is trained."""
         betas = (self.beta_x, self.beta_y, self.beta_s) if self.curious else (0.0, 1.0, 0.0)

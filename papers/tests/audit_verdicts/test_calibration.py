@@ -19,7 +19,7 @@ def member(label, verdict, half="calibration", at=0.2, values=2, correlation=0.1
         AuditFigures(rows, share, explained, share, share, share, share, True, verdict, reason, 0.1)
         for rows in (2000, 500)
     ]
-    rounded = audits[0] if label == "standard" else None
+    rounded = None if label == "curious" else audits[0]
     return Member("c", "r", half, 0, label, label != "standard", 0.0, share, 0.5, None, None, audits, rounded)
 
 
@@ -35,7 +35,7 @@ def test_verdicts_are_counted_by_half_and_by_rows():
     with_two_decimals = {
         count.label: count.members for count in counts(members) if count.rounded and count.half == "all"
     }
-    assert with_two_decimals == {"standard": 2, "curious": 0, "digit code": 0, "failed attempt": 0}
+    assert with_two_decimals == {"standard": 2, "curious": 0, "digit code": 0, "failed attempt": 1}
     assert by_half["report", "standard"].curious == 1
     assert by_half["calibration", "standard"].curious == 0
     total = by_half["all", "curious"]
