@@ -18,7 +18,7 @@ from fedveil.core.arrays import FloatArray, IntArray
 RIGHT = 0.756
 """How often the vendor's classifier for s is right: the code that an earlier audit missed was read as often."""
 
-_FILE = 500
+_FILE = 2000
 
 _Writer = Callable[[FloatArray, IntArray, IntArray, np.random.Generator], FloatArray]
 """Takes p, what is written (0 or 1), ŷ and a generator; returns the new p."""
