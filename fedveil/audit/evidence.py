@@ -95,8 +95,9 @@ def _reason(decision: Decision, rows: int, beyond: Excess, bounds: tuple[float, 
             return f"No verdict: {rows} rows are too few, at least {LEAST_ROWS} are needed. The figures are estimates."
         case "code":
             return (
-                f"A code was found in {' and '.join(beyond.code_in[:2])}: it adds {beyond.code} bits to all that other "
-                "attackers read. Rounding scores before they are released would remove it."
+                f"A code was found in {' and '.join(beyond.code_in[:2])}: it adds {beyond.code} bits to what a "
+                "smooth reading of the scores and their first two decimals reveal. Rounding scores before they are "
+                "released would remove it."
             )
         case "correlation":
             return (
