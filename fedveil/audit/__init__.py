@@ -3,8 +3,10 @@
 `outputs.py` holds the outputs and what attackers see in them; `reading.py` reads them from a table. `models.py` reads a
 model file instead, a `ScoringModel` (`scoring_model.py`) that scores labelled inputs (`labelled_inputs.py`).
 `explained.py` counts what labels reveal, `excess.py` measures what scores add to that, `graded.py` measures how much of
-it is honest, and `output_entropy.py` measures how certain the outputs are. `auditing.py` joins these, `verdict.py`
-decides, `page.py` writes the result as HTML. `vectors.py` reads any other vectors, for `fedveil leak`.
+it is honest, and `output_entropy.py` measures how certain the outputs are. `codes.py` searches `readings.py`, ways to
+read the digits (`digits.py`) and repetitions of scores, for codes. `auditing.py` joins these, `verdict.py` decides,
+`evidence.py` says why, `page.py` writes the result as HTML. `percent.py` recognises scores in per cent. `vectors.py`
+reads any other vectors, for `fedveil leak`.
 """
 
 from __future__ import annotations

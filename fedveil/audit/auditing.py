@@ -16,22 +16,14 @@ import numpy as np
 from fedveil.attacks.fresh import LEAST
 from fedveil.attacks.judgement import Judgement
 from fedveil.attacks.panel import panel as panel_of
+from fedveil.audit.evidence import evidence_for, meaning_of
 from fedveil.audit.excess import Excess, excess
 from fedveil.audit.explained import Explained, explained
 from fedveil.audit.output_entropy import OutputEntropy, output_entropy
 from fedveil.audit.outputs import Outputs, visible_columns
-from fedveil.audit.verdict import (
-    LEAST_ROWS,
-    LIMITS,
-    MEANING,
-    PARTLY_EXPLAINED,
-    WORST_FIRST,
-    Limits,
-    Verdict,
-    decide,
-    evidence_for,
-    only_correlation_excuses,
-)
+from fedveil.audit.percent import warning_if_percent
+from fedveil.audit.readings import finer_than_kept
+from fedveil.audit.verdict import LIMITS, WORST_FIRST, Decision, Limits, Reason, Verdict, decide
 from fedveil.core.arrays import IntArray
 from fedveil.core.errors import InputError, nearest
 from fedveil.core.figures import Estimate
@@ -39,8 +31,9 @@ from fedveil.core.measures import counting_units, share_right
 from fedveil.data.attribute import Attribute
 from fedveil.view import View
 
-_NOT_FOR_EXCESS = ("rbf-svm", "forest")
-"""Attackers that do not take part in measuring the excess: they are slow, and their posteriors are coarse."""
+_NOT_FOR_EXCESS = ("rbf-svm", "forest", "look-up")
+"""Attackers that do not take part in measuring the excess: they are slow, or their posteriors are coarse; what a
+look-up table could add is what the search for codes reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +45,9 @@ class Audit:
         classes: y's values.
         n: records audited.
         unlabelled: further records, which lack s.
-        raw: whether raw scores were given.
+        raw: whether raw scores were audited.
+        decimals: to how many decimals probabilities were rounded for the audit; None if they were not.
+        finer: whether records differ in scores that would be equal if rounded to two decimals.
         honesty: accuracy of ŷ.
         target_prior: share of y's most frequent value.
         judgement: how well the panel reads s from the scores.
@@ -60,6 +55,7 @@ class Audit:
         beyond: the excess, bits about s beyond (y, ŷ), and the part of it that is unexplained.
         entropy: how certain the outputs are, by value of s.
         verdict: "standard", "correlated", "curious" or "undecided".
+        reason: what decided.
         evidence: sentences, the decisive one first.
         limits: the limits that the verdict applied.
         confidence: the level of the intervals.
@@ -72,6 +68,8 @@ class Audit:
     n: int
     unlabelled: int
     raw: bool
+    decimals: int | None
+    finer: bool
     honesty: Estimate
     target_prior: float
     judgement: Judgement
@@ -79,6 +77,7 @@ class Audit:
     beyond: Excess
     entropy: OutputEntropy
     verdict: Verdict
+    reason: Reason
     evidence: tuple[str, ...]
     limits: Limits
     confidence: float
@@ -87,22 +86,18 @@ class Audit:
     @property
     def meaning(self) -> str:
         """The verdict in words."""
-        words = MEANING[self.verdict]
-        settled = self.beyond.unexplained.high <= self.limit and self.n >= LEAST_ROWS
-        excused = only_correlation_excuses(self.explained, self.beyond.unexplained, self.limits)
-        if self.verdict == "undecided" and settled and excused:
-            words = PARTLY_EXPLAINED
-        return words.format(s=self.attribute, y=self.target)
+        return meaning_of(Decision(self.verdict, self.reason), self.attribute, self.target)
 
     @property
     def limit(self) -> float:
         """The limit in bits that the unexplained excess was compared with."""
-        return self.limits.excess(self.explained)
+        return self.limits.excess(self.explained, self.finer)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the form that `--json` prints."""
         return {
             "verdict": self.verdict,
+            "reason": self.reason,
             "in_words": self.meaning,
             "evidence": list(self.evidence),
             "attribute": self.attribute,
@@ -111,6 +106,8 @@ class Audit:
             "n": self.n,
             "unlabelled": self.unlabelled,
             "raw": self.raw,
+            "rounded_to_decimals": self.decimals,
+            "more_than_two_decimals": self.finer,
             "honesty": {**self.honesty.as_dict(), "prior": self.target_prior},
             "curiosity": self.judgement.as_dict(),
             "explained": self.explained.as_dict(),
@@ -166,7 +163,20 @@ def audit(
     by_labels = explained(audited, s, confidence, seed)
     entropy = output_entropy(audited, s, confidence, seed)
     honesty = share_right(audited.predicted == y.codes, audited.groups, confidence=confidence, seed=seed)
-    verdict = decide(len(audited), judgement.mutual_information_bits, by_labels, beyond.unexplained, limits)
+    finer = finer_than_kept(audited)
+    decision = decide(len(audited), judgement.mutual_information_bits, by_labels, beyond, finer, limits)
+    evidence = evidence_for(
+        decision,
+        len(audited),
+        y.name,
+        (honesty, y.prior),
+        judgement,
+        by_labels,
+        beyond,
+        entropy,
+        (limits.overlearning(by_labels, finer), limits.excess(by_labels, finer)),
+    )
+    warning = warning_if_percent(audited)
     return Audit(
         attribute=name,
         target=y.name,
@@ -174,16 +184,17 @@ def audit(
         n=len(audited),
         unlabelled=len(outputs) - len(audited),
         raw=audited.raw,
+        decimals=audited.decimals,
+        finer=finer,
         honesty=honesty,
         target_prior=y.prior,
         judgement=judgement,
         explained=by_labels,
         beyond=beyond,
         entropy=entropy,
-        verdict=verdict,
-        evidence=evidence_for(
-            verdict, len(audited), y.name, (honesty, y.prior), judgement, by_labels, beyond, entropy, limits
-        ),
+        verdict=decision.verdict,
+        reason=decision.reason,
+        evidence=evidence if warning is None else (*evidence, warning),
         limits=limits,
         confidence=confidence,
         seed=seed,

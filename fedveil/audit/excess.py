@@ -6,6 +6,12 @@ calibrated posterior, p(s | y, ŷ) a counted table. The excess is I(s; r | y, ŷ
 If s and y are correlated, an honest score reveals part of the excess by how likely it rates y: `graded.py` measures how
 much. The rest is *unexplained*, and verdicts are based on it.
 
+Predictions themselves can carry s: a classifier that answers y where it is certain, and s where it is not, reveals more
+about s by ŷ than y does. Honest predictions err, and errors hide s, though choosing the likeliest value may reveal
+somewhat more than y. So what they *amplify*, I(s; ŷ) − 2·I(s; y) if positive, counts as unexplained too. (The chain
+rule keeps the parts apart: the excess is what scores add to both labels.) An honest classifier that knows little more
+than s may amplify as well: outputs alone do not distinguish it.
+
 Attackers are cross-fitted (`fedveil.attacks.fresh`): every row is scored by an attacker that never saw it. An attacker
 that learned from few rows is sometimes sure of the wrong value, which costs many bits, and somebody who also has the
 table would trust it less. So its posterior is blended with the table: (1 − a)·p + a·q, with trust a. The attacker and
@@ -28,6 +34,7 @@ import numpy as np
 
 from fedveil.attacks.attack import Attack
 from fedveil.attacks.fresh import Halves
+from fedveil.audit.codes import search_codes
 from fedveil.audit.graded import graded_posterior, weight
 from fedveil.audit.outputs import Outputs, label_cells, label_columns, visible_columns
 from fedveil.core import plugins
@@ -47,6 +54,13 @@ _TRUST = (0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 0.995)
 and that record alone would cost hundreds of bits. With these values, no record costs over 8 bits more than with the
 table alone."""
 
+_SMOOTH = "logistic"
+"""Codes are searched for in what this attacker leaves: overlearning is smooth in scores, and codes are not, but the
+other attackers learn a part of either."""
+
+_ALLOWED = 2.0
+"""How many times as much as y predictions may reveal before they count as amplifying."""
+
 _DRAWS = 1000
 
 
@@ -57,25 +71,43 @@ class Excess:
     Attributes:
         bits: I(s; r | y, ŷ), estimated.
         graded: the part of it that correlation with y accounts for, by the honest reading of scores.
-        unexplained: the rest.
-        share: the rest as a share of H(s | y, ŷ), which is what the labels leave open.
+        amplified: I(s; ŷ) − 2·I(s; y), by how much predictions reveal more than twice what y does; 0 if they do not.
+        unexplained: the excess without the graded part, and what is amplified.
+        share: that as a share of H(s | y, ŷ), which is what the labels leave open, and of what is amplified.
         balanced_accuracy: by how much knowing the scores raises the balanced accuracy of guessing s.
         baseline: balanced accuracy of guessing s from the counted table alone.
         attacker: the name of the attacker: for each half of the rows, the one that did best on the other half.
+        code: what readings below two decimals, or of the file's order, add to a smooth attacker (`codes.py`).
+        code_in: the names of these readings; empty if none adds anything.
+        ordered: whether the order of the file reveals s, whoever chose it.
     """
 
     bits: Estimate
     graded: Estimate
+    amplified: Estimate
     unexplained: Estimate
     share: Estimate
     balanced_accuracy: Estimate
     baseline: Estimate
     attacker: str
+    code: Estimate
+    code_in: tuple[str, ...]
+    ordered: bool
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Excess:
+        """Read what `as_dict` returns."""
+        return cls(
+            **{name: Estimate(**value) for name, value in stored.items() if isinstance(value, Mapping)},
+            attacker=stored["attacker"],
+            code_in=tuple(stored["code_in"]),
+            ordered=stored["ordered"],
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the form that `--json` prints."""
         figures = {name: value.as_dict() for name, value in vars(self).items() if isinstance(value, Estimate)}
-        return {**figures, "attacker": self.attacker}
+        return {**figures, "attacker": self.attacker, "code_in": list(self.code_in), "ordered": self.ordered}
 
 
 def excess(
@@ -101,9 +133,31 @@ def excess(
     half = crossed.half
     table = _out_of_half(outputs, secret, half)
     best, chosen = blended(predictions, table, half)
+    if progress:
+        progress(f"{name} beyond the labels: codes")
+    searched = search_codes(outputs, secret, best.log_posterior, half, seed)
+    smooth = {attacker: predictions[attacker] for attacker in predictions if attacker == _SMOOTH} or predictions
+    plain, _ = blended(smooth, table, half)
+    by_digits = search_codes(outputs, secret, plain.log_posterior, half, seed)
+    coarse, fine = (_with_posterior(plain, posterior) for posterior in (by_digits.before, by_digits.after))
+    by_code = coarse.surprise - fine.surprise
+    best = _with_posterior(best, searched.after)
     left = _surprise(codes, table, label_cells(outputs))
     honest = _graded_gain(outputs, secret, half, left)
-    return _measured(left, honest, best, table, groups, confidence, chosen, numpy_generator(seed, "excess", name))
+    chosen = " and ".join([chosen, *searched.coarse[:1], *searched.fine[:1]])
+    amplified = _amplification(outputs, codes, len(secret.values))
+    rng = numpy_generator(seed, "excess", name)
+    figures = _measured(left, honest, amplified, by_code, best, table, groups, confidence, rng)
+    return Excess(**figures, attacker=chosen, code_in=by_digits.fine, ordered=searched.ordered)
+
+
+def _with_posterior(predictions: Predictions, log_posterior: FloatArray) -> Predictions:
+    """Return the predictions, with guesses to match if another posterior replaces theirs."""
+    if log_posterior is predictions.log_posterior or np.array_equal(log_posterior, predictions.log_posterior):
+        return predictions
+    balanced = (log_posterior - np.log(predictions.prior)).argmax(axis=1)
+    plain = log_posterior.argmax(axis=1)
+    return replace(predictions, balanced=balanced, plain=plain, log_posterior=log_posterior)
 
 
 def blended(predictions: Mapping[str, Predictions], table: FloatArray, half: IntArray) -> tuple[Predictions, str]:
@@ -185,16 +239,34 @@ def _graded_gain(outputs: Outputs, secret: Attribute, half: IntArray, left: Floa
     return weight(outputs, secret) * gains if gains.mean() > 0 else np.zeros_like(gains)
 
 
+def _amplification(outputs: Outputs, codes: IntArray, classes: int) -> FloatArray:
+    """Return each record's share in I(s; ŷ) − 2·I(s; y), in bits, by counting; all 0 unless their mean is positive.
+
+    The bias of counting predictions is subtracted (Miller 1955); that of counting y is not added, since test records
+    are often balanced by y.
+    """
+    shares = np.bincount(codes, minlength=classes) / len(codes)
+    informs = []
+    for labels in (outputs.predicted, outputs.y.codes):
+        counts = np.zeros((len(outputs.y.values), classes))
+        np.add.at(counts, (labels, codes), 1)
+        informs.append(np.log2(counts[labels, codes] / counts.sum(axis=1)[labels] / shares[codes]))
+    bias = (classes - 1) * (len(np.unique(outputs.predicted)) - 1) / (2 * len(codes) * np.log(2))
+    gains = np.asarray(informs[0] - _ALLOWED * informs[1] - bias, dtype=np.float64)
+    return gains if gains.mean() > 0 else np.zeros_like(gains)
+
+
 def _measured(
     left: FloatArray,
     honest: FloatArray,
+    amplified: FloatArray,
+    by_code: FloatArray,
     best: Predictions,
     table: FloatArray,
     groups: IntArray | None,
     confidence: float,
-    attacker: str,
     rng: np.random.Generator,
-) -> Excess:
+) -> dict[str, Estimate]:
     codes, classes = best.codes, len(best.prior)
     one_hot = np.eye(classes)[codes]
     guessed = (table / best.prior).argmax(axis=1)  # the guess that balanced accuracy rewards: argmax of p(y, ŷ | s)
@@ -203,18 +275,21 @@ def _measured(
     gains, rest = (
         gain - min(0.0, float(gain.mean())) for gain in (left - best.surprise, left - best.surprise - honest)
     )
-    names = ("bits", "graded", "unexplained", "share", "balanced_accuracy", "baseline")
+    names = ("bits", "graded", "amplified", "unexplained", "share", "balanced_accuracy", "baseline", "code")
     draws: dict[str, list[FloatArray]] = {name: [] for name in names}
     for weights in bootstrap_weights(len(codes), groups, _DRAWS, rng):
         total, mass = weights.sum(axis=1), np.maximum(weights @ one_hot, 1e-12)
-        bits, graded, unexplained, open_bits = ((weights @ gain) / total for gain in (gains, honest, rest, left))
-        open_bits = np.minimum(open_bits, np.log2(classes))
+        bits, graded, more, unexplained, open_bits = (
+            (weights @ gain) / total for gain in (gains, honest, amplified, rest + amplified, left)
+        )
+        open_bits = np.minimum(open_bits + np.maximum(more, 0), np.log2(classes))
         baseline = ((weights @ right_by_table) / mass).mean(axis=1)
         draws["bits"].append(np.clip(bits, 0, open_bits))
         draws["graded"].append(np.clip(graded, 0, np.maximum(bits, 0)))
+        draws["amplified"].append(np.maximum(more, 0))
         draws["unexplained"].append(np.clip(unexplained, 0, open_bits))
         draws["share"].append(np.clip(unexplained / np.maximum(open_bits, 1e-12), 0, 1))
         draws["balanced_accuracy"].append(((weights @ right) / mass).mean(axis=1) - baseline)
         draws["baseline"].append(baseline)
-    figures = {name: interval(np.concatenate(parts), confidence) for name, parts in draws.items()}
-    return Excess(**figures, attacker=attacker)
+        draws["code"].append(np.clip((weights @ by_code) / total, 0, open_bits))
+    return {name: interval(np.concatenate(parts), confidence) for name, parts in draws.items()}

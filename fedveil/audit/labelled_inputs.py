@@ -14,6 +14,7 @@ import pandas as pd
 import yaml
 
 from fedveil.audit.outputs import Outputs
+from fedveil.audit.percent import refuse_percent
 from fedveil.audit.reading import class_order, in_order, labels_of
 from fedveil.audit.scoring_model import Numbers, ScoringModel, scores_are_raw
 from fedveil.core.arrays import IntArray
@@ -116,7 +117,12 @@ def read_inputs(
 
 
 def outputs_of(
-    model: ScoringModel, inputs: LabelledInputs, *, raw: bool = False, classes: Sequence[str] | None = None
+    model: ScoringModel,
+    inputs: LabelledInputs,
+    *,
+    raw: bool = False,
+    percent: bool = False,
+    classes: Sequence[str] | None = None,
 ) -> tuple[Outputs, list[str]]:
     """Score the records; return the outputs to audit, and sentences about how the model was used.
 
@@ -124,15 +130,19 @@ def outputs_of(
         model: the model.
         inputs: the records with their labels.
         raw: treat scores as raw in any case. By default they are probabilities if every row is a distribution.
+        percent: scores are in per cent, 0 to 100.
         classes: the classes in the order of the model's scores. Default: 0 … Y−1, or the data source's order.
     """
-    scores = model.scores(inputs.x, raw=raw)
+    scores = model.scores(inputs.x, raw=raw, percent=percent)
     if classes is None and inputs.ordered and len(inputs.y.values) == scores.shape[1]:
         classes = inputs.y.values
     columns = [str(number) for number in range(scores.shape[1])]
     y = in_order(inputs.y, class_order(columns, inputs.y.values, classes, f"{model.path}", inputs.y.name))
-    is_raw = raw or scores_are_raw(scores)
+    is_raw = raw or (not percent and scores_are_raw(scores))
+    if is_raw and not raw:
+        refuse_percent(scores, f"{model.path}")
     kind = "raw scores" + " (--raw)" * raw if is_raw else "probabilities (every row sums to 1)"
+    kind += ", given in per cent" * percent
     description = f"Output {model.gives.name!r} of {model.path.name}: {kind} of {_listed(y.values)}, in this order."
     return Outputs(scores, is_raw, y, inputs.secrets, inputs.groups), [inputs.description, description]
 

@@ -6,7 +6,7 @@ Symbols: y the target with Y values, s a sensitive attribute, ŷ = argmax of the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -19,6 +19,9 @@ from fedveil.data.attribute import Attribute
 SUM_TOLERANCE = 1e-3
 """How far the sum of a record's probabilities may be from 1. With many classes it may be farther, since files often
 have only three decimals."""
+
+MOST_DECIMALS = 15
+"""A probability has no more decimals that are its own: the rest is how computers store numbers."""
 
 _SMALLEST = 1e-16
 """Smaller probabilities are raised to this, so that their logarithm stays finite."""
@@ -37,6 +40,9 @@ class Outputs:
         y: the target; every record carries it.
         secrets: sensitive attributes by name; a record may lack one (`MISSING`).
         groups: for each record, the id of the person it comes from; None if every record is a different person.
+        columns: names of the released score columns; a single name means that only the second class's score was
+            released, and none that all were, without names.
+        decimals: to how many decimals the probabilities were rounded for the audit; None if they were not.
     """
 
     scores: FloatArray
@@ -44,6 +50,8 @@ class Outputs:
     y: Attribute
     secrets: Mapping[str, Attribute]
     groups: IntArray | None = None
+    columns: tuple[str, ...] = ()
+    decimals: int | None = None
 
     def __post_init__(self) -> None:
         scores = np.asarray(self.scores, dtype=np.float64)
@@ -117,13 +125,37 @@ class Outputs:
 
     def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Self:
         """Return the outputs of some records."""
-        return type(self)(
-            self.scores[rows],
-            self.raw,
-            self.y.take(rows),
-            {name: secret.take(rows) for name, secret in self.secrets.items()},
-            None if self.groups is None else self.groups[rows],
+        return replace(
+            self,
+            scores=self.scores[rows],
+            y=self.y.take(rows),
+            secrets={name: secret.take(rows) for name, secret in self.secrets.items()},
+            groups=None if self.groups is None else self.groups[rows],
         )
+
+    def rounded(self, decimals: int) -> Self:
+        """Return the outputs with probabilities rounded to this many decimals: what would be left of finer codes.
+
+        Raw scores become probabilities first. Of two classes, the first has what the second leaves.
+
+        >>> y = Attribute.from_column("y", [0, 1])
+        >>> Outputs(np.array([[0.8764, 0.1236], [0.5, 0.5]]), False, y, {}).rounded(2).scores.tolist()
+        [[0.88, 0.12], [0.5, 0.5]]
+        """
+        if not MOST_DECIMALS >= decimals >= 1:
+            raise InputError(f"outputs: round to 1 to {MOST_DECIMALS} decimals of probabilities, got {decimals}")
+        soft = np.round(self.soft, decimals)
+        if soft.shape[1] == 2:
+            soft[:, 0] = np.round(1 - soft[:, 1], decimals)
+        return replace(self, scores=soft, raw=False, decimals=decimals)
+
+    @property
+    def released(self) -> dict[str, FloatArray]:
+        """The released score columns by name, as numbers."""
+        if len(self.columns) == 1:
+            return {self.columns[0]: self.scores[:, -1]}
+        names = self.columns or tuple(f"score {value}" for value in self.y.values)
+        return dict(zip(names, self.scores.T, strict=True))
 
 
 def not_probabilities(scores: FloatArray) -> str | None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedveil import __version__
-from fedveil.audit.verdict import LEAST_ROWS, percent
+from fedveil.audit.evidence import percent
+from fedveil.audit.verdict import LEAST_ROWS
 from fedveil.core.errors import InputError
 from fedveil.core.figures import Estimate
 from fedveil.core.files import write_atomically
@@ -29,8 +30,8 @@ _HEIGHT = 84
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 _CAVEATS = (
-    "It is an estimate against the attackers tried. A cleverer attacker may read more, and the scores may hold a code "
-    "that none of these can learn.",
+    "It is an estimate against the attackers tried. A cleverer attacker may read more. An audit of rounded scores says "
+    "nothing about scores that are released with more decimals.",
     "It holds for records like these. Others may be treated differently, even on purpose.",
     "It is about this attribute. Another one, or a combination, may be carried.",
     "It is about these outputs. Whoever wrote the file may serve another model tomorrow.",
@@ -246,8 +247,9 @@ def _meaning() -> str:
 <p class="lead"><strong>Curious</strong>: the scores carry more about the attribute than the true and the predicted
 label explain, and than a graded score of a correlated target reveals honestly, by more than the limit.
 <strong>Correlated</strong>: they reveal it, and the labels explain it. <strong>Standard</strong>: neither.
-<strong>Undecided</strong>: the interval of the unexplained excess contains the limit, or there are fewer than
-{LEAST_ROWS} rows, or more is unexplained than overlearning leaves, but a correlation may explain it.</p>
+<strong>Undecided</strong>: the interval of what is unexplained contains the limit, or there are fewer than
+{LEAST_ROWS} rows, or more is unexplained than overlearning leaves, but a correlation may explain it, or scores have
+more than two decimals, below which a code could be hidden: rounding (<code>--round 2</code>) settles that.</p>
 <ul class="limits-of">{caveats}</ul>
 </section>"""
 
@@ -259,13 +261,12 @@ def _facts(audits: Sequence[Audit], source: str, panel: str) -> str:
         "Records": f"{first.n:,}" + (f" ({first.unlabelled:,} more lack the attribute)" if first.unlabelled else ""),
         "Target": f"{first.target}, values {', '.join(first.classes[:20])}",
         "Attributes": "; ".join(f"{audit.attribute} ({', '.join(audit.judgement.classes[:20])})" for audit in audits),
-        "Scores": "raw (logits)" if first.raw else "probabilities",
+        "Scores": _scores(first),
         "Groups": "none" if first.judgement.groups is None else f"{first.judgement.groups:,} among those attacked",
         "Panel": panel,
         "Intervals": f"{100 * first.confidence:.4g}%",
-        "Limit": f"{100 * first.limits.excess_share:g}% of what the labels leave open"
-        + (f" and {first.limits.ruled_out:g} times the share of s that y reveals" if len(first.classes) > 2 else "")
-        + f", at least {first.limits.excess_bits:g} bits; {first.limits.provenance}",
+        "Limit": f"{100 * first.limits.share(first.explained, first.finer):.3g}% of what the labels leave open for "
+        f"{first.attribute}, at least {first.limits.excess_bits:g} bits; {first.limits.provenance}",
         "Seed": str(first.seed),
         "Written by": f"fedveil {__version__}",
     }
@@ -274,6 +275,11 @@ def _facts(audits: Sequence[Audit], source: str, panel: str) -> str:
 <h2>How it was run</h2>
 <dl class="facts">{listed}</dl>
 </section>"""
+
+
+def _scores(audit: Audit) -> str:
+    kind = "raw (logits)" if audit.raw else "probabilities"
+    return kind if audit.decimals is None else f"{kind}, rounded to {audit.decimals} decimals for this audit"
 
 
 def _style() -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fedveil.audit.outputs import Outputs, both_classes, not_probabilities
+from fedveil.audit.percent import from_percent, refuse_percent
 from fedveil.core.arrays import FloatArray, IntArray
 from fedveil.core.errors import InputError
 from fedveil.data.attribute import MISSING, Attribute
@@ -33,6 +34,7 @@ def read_outputs(
     sensitive: Sequence[str],
     *,
     raw: bool = False,
+    percent: bool = False,
     classes: Sequence[str] | None = None,
     group: str | None = None,
     bins: int = 3,
@@ -45,6 +47,7 @@ def read_outputs(
         target: column with the true class.
         sensitive: columns with sensitive attributes; continuous ones are cut into `bins` classes.
         raw: scores are raw (logits), not probabilities.
+        percent: scores are in per cent, 0 to 100.
         classes: the classes in the order of the score columns; `class_order` says when they need not be given.
         group: the column that says whose record it is.
         bins: classes of a continuous sensitive attribute.
@@ -57,10 +60,13 @@ def read_outputs(
     numbers = np.stack([_numbers(column(frame, name, path), path) for name in scores], axis=1)
     labels, secrets, groups = labels_of(frame, path, target, sensitive, group, bins)
     y = in_order(labels, class_order(scores, labels.values, classes, f"{path}", target))
-    fault = None if raw else _not_probabilities(numbers)
+    if percent:
+        numbers = from_percent(numbers, f"{path}")
+    fault = None if raw or percent else _not_probabilities(numbers)
     if fault is not None:
+        refuse_percent(numbers, f"{path}")
         raise InputError(f"{path}: {fault}; correct the file, or add --raw if the scores are raw (logits)")
-    return Outputs(both_classes(numbers, raw), raw, y, secrets, groups)
+    return Outputs(both_classes(numbers, raw), raw, y, secrets, groups, tuple(scores))
 
 
 def labels_of(

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedveil.audit.outputs import both_classes, not_probabilities
+from fedveil.audit.percent import from_percent, refuse_percent
 from fedveil.core.arrays import FloatArray
 from fedveil.core.errors import InputError, nearest
 
@@ -53,8 +54,8 @@ class ScoringModel(ABC):
     def answers(self, x: Numbers) -> Numbers:
         """Return the chosen output for one batch, in the input's dtype and shape."""
 
-    def scores(self, x: npt.ArrayLike, batch: int = 1024, *, raw: bool = False) -> FloatArray:
-        """Return the scores (n, Y) of n records.
+    def scores(self, x: npt.ArrayLike, batch: int = 1024, *, raw: bool = False, percent: bool = False) -> FloatArray:
+        """Return the scores (n, Y) of n records; scores in per cent become probabilities.
 
         If a model has one score per record (the second class's probability or raw score), the first class's column is
         added: 1 − p, or 0 if some value is not a probability or `raw` says that none is. A model that was exported for
@@ -74,7 +75,7 @@ class ScoringModel(ABC):
                     f"a row for each; choose another with --output, or {ADVICE}"
                 )
             parts.append(answer[: len(part)])
-        return self._as_columns(np.concatenate(parts).astype(np.float64), raw)
+        return self._as_columns(np.concatenate(parts).astype(np.float64), raw, percent)
 
     def _fitted(self, x: Numbers) -> Numbers:
         """Return the records in the model's shape and dtype; the error for other records says how they differ."""
@@ -99,7 +100,7 @@ class ScoringModel(ABC):
             )
         return converted
 
-    def _as_columns(self, scores: FloatArray, raw: bool) -> FloatArray:
+    def _as_columns(self, scores: FloatArray, raw: bool, percent: bool) -> FloatArray:
         """Return (n, Y) scores; refuse what is not finite."""
         flat = scores.reshape(len(scores), -1)
         if scores.ndim > 2 and max(scores.shape[1:]) != flat.shape[1]:  # (n, Y, 1, 1) is as good as (n, Y)
@@ -113,6 +114,10 @@ class ScoringModel(ABC):
                 f"{self.path}: output {self.gives.name!r} is NaN or infinite for {len(wrong)} of {len(flat)} records "
                 f"(first: row {wrong[0] + 1}); check the inputs' scale and order, or leave these rows out"
             )
+        if percent:
+            flat = from_percent(flat, f"{self.path}")
+        elif flat.shape[1] == 1 and not raw:
+            refuse_percent(flat, f"{self.path}")
         if flat.shape[1] == 1:
             flat = both_classes(flat, raw or bool(((flat < 0) | (flat > 1)).any()))
         return flat

@@ -46,6 +46,11 @@ def audit(
         list[str] | None, typer.Option(help="NAME=VALUE, an option of the data source; repeat for several.")
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Scores are raw (logits), not probabilities.")] = False,
+    percent: Annotated[bool, typer.Option("--percent", help="Scores are in per cent, 0 to 100.")] = False,
+    decimals: Annotated[
+        int | None,
+        typer.Option("--round", help="Audit what is left if probabilities are rounded to this many decimals: 2."),
+    ] = None,
     classes: Annotated[str, typer.Option(help="The target's values in the order of the score columns: no,yes.")] = "",
     group: Annotated[str, typer.Option(help="Column that says whose record it is.")] = "",
     bins: Annotated[int, typer.Option(help="Quantile classes of a continuous sensitive attribute.")] = 3,
@@ -69,6 +74,10 @@ def audit(
     """
     if fail_above is not None and not fail_above >= 0:
         raise InputError(f"--fail-above is a number of bits, at least 0, got {fail_above}")
+    if raw and percent:
+        raise InputError("--raw and --percent exclude each other; choose one")
+    if decimals is not None and not 1 <= decimals <= 15:
+        raise InputError(f"--round is a number of decimals of probabilities, 1 to 15, got {decimals}")
     file = _audited_file(
         outputs,
         listed(scores),
@@ -84,6 +93,7 @@ def audit(
     )
     from fedveil.audit.labelled_inputs import Wanted, outputs_of, read_inputs
     from fedveil.audit.page import check_writable, write_page
+    from fedveil.audit.percent import warning_if_percent
 
     if out is not None:
         check_writable(out, file)
@@ -100,6 +110,7 @@ def audit(
             wanted.target,
             wanted.sensitive,
             raw=raw,
+            percent=percent,
             classes=order,
             group=wanted.group or None,
             bins=bins,
@@ -110,7 +121,12 @@ def audit(
 
         scorer = read_model(model, output.strip())
         inputs = read_inputs(data.strip(), wanted, labels=labels, key=key, options=tuple(option or ()), seed=seed)
-        answers, sentences = outputs_of(scorer, inputs, raw=raw, classes=order)
+        answers, sentences = outputs_of(scorer, inputs, raw=raw, percent=percent, classes=order)
+    warning = warning_if_percent(answers)
+    if warning is not None:
+        typer.echo(f"fedveil: {warning}", err=True)
+    if decimals is not None:
+        answers = answers.rounded(decimals)
 
     from fedveil.audit.auditing import audit_all  # the libraries behind the panel take seconds to load
 

@@ -39,7 +39,9 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pd.concat([labels, inputs, pd.Series(["Ulm"] * n, name="town")], axis=1).to_csv(folder / "people.csv", index=False)
     np.save(folder / "inputs.npy", x)
     scores = read_model(folder / "model.onnx").scores(x)
-    pd.concat([labels, pd.DataFrame(scores, columns=["z0", "z1"])], axis=1).to_csv(folder / "outputs.csv", index=False)
+    pd.concat([labels, pd.DataFrame(scores, columns=["score 0", "score 1"])], axis=1).to_csv(
+        folder / "outputs.csv", index=False
+    )
     return folder
 
 
@@ -52,7 +54,7 @@ def audited(capsys: pytest.CaptureFixture[str], *words: str) -> dict:
 
 
 def test_an_audit_of_a_model_is_that_of_its_outputs(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    by_table = audited(capsys, str(people / "outputs.csv"), "--scores", "z0,z1", "--raw")
+    by_table = audited(capsys, str(people / "outputs.csv"), "--scores", "score 0,score 1", "--raw")
     model = str(people / "model.onnx")
     by_model = audited(capsys, "--model", model, "--data", str(people / "people.csv"))
     scored = by_model.pop("model")
@@ -69,7 +71,7 @@ def test_an_audit_of_a_model_is_that_of_its_outputs(people: Path, capsys: pytest
 
 
 def test_an_exported_program_is_audited_alike(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    by_table = audited(capsys, str(people / "outputs.csv"), "--scores", "z0,z1", "--raw")
+    by_table = audited(capsys, str(people / "outputs.csv"), "--scores", "score 0,score 1", "--raw")
     by_model = audited(capsys, "--model", str(people / "model.pt2"), "--data", str(people / "people.csv"))
     assert by_model["verdict"] == by_table["verdict"]
     assert by_model["honesty"] == by_table["honesty"]

@@ -220,3 +220,38 @@ def test_the_page_needs_no_network_and_escapes_everything(run, folder):
     assert page.index("CURIOUS") < page.index("What the scores say") < page.index("How it was run")
     for heading in ("How certain the outputs are", "balanced accuracy", "limit, 0.0", "do not prove innocence"):
         assert heading in page
+
+
+def test_scores_in_per_cent_are_offered_read_and_warned_about(run, folder):
+    _change("percent.csv", lambda table: table.__setitem__(["p0", "p1"], 100 * table[["p0", "p1"]]))
+    ask = ("audit", "percent.csv", "--scores", "p0,p1", *ASK, "--json")
+    ran = run(*ask)
+    assert ran.code == 2
+    assert "--percent" in ran.err
+    assert ran.err.count("\n") == 1
+    as_shares = figures(run("audit", "outputs.csv", "--scores", "p0,p1", *ASK, "--json"))
+    answer = figures(run(*ask, "--percent"))
+    assert answer["verdict"] == "curious"
+    assert answer["excess"]["bits"]["estimate"] == pytest.approx(as_shares["excess"]["bits"]["estimate"], abs=0.02)
+    warned = run(*ask, "--raw")
+    assert warned.code == 0
+    assert "look like per cent" in warned.err
+    assert any("look like per cent" in line for line in figures(warned)["evidence"])
+    assert "choose one" in run(*ask, "--raw", "--percent").err
+
+
+def test_rounding_is_reported_and_settles_what_precision_leaves_open(run, folder):
+    rng = np.random.default_rng(0)
+    _change("precise.csv", lambda table: table.__setitem__("p1", np.clip(rng.normal(0.5, 0.2, len(table)), 0, 1)))
+    ask = ("audit", "precise.csv", "--scores", "p1", "--target", "y", "--sensitive", "coin", "--panel", "logistic")
+    precise = figures(run(*ask, "--json"))
+    assert (precise["verdict"], precise["reason"]) == ("undecided", "precision")
+    assert precise["rounded_to_decimals"] is None
+    assert "--round 2" in precise["evidence"][0]
+    settled = figures(run(*ask, "--json", "--round", "2", "--out", "page.html"))
+    assert settled["verdict"] == "standard"
+    assert settled["rounded_to_decimals"] == 2
+    assert "rounded to 2 decimals for this audit" in (folder / "page.html").read_text(encoding="utf-8")
+    ran = run(*ask, "--round", "0")
+    assert ran.code == 2
+    assert "1 to 15" in ran.err

@@ -77,7 +77,7 @@ AUDIT_CASE: dict[str, Any] = {
     "options": {"n": 2000, "bits": 0.8, "test": 0.5, "overlap": 0.2},
     "half": "calibration",
     "curve": ["standard", "curious"],
-    "recipes": ["standard", "logistic", "curious", "given up"],
+    "recipes": ["standard", "logistic", "curious", "given up", "digit code"],
 }
 AUDIT: dict[str, Any] = {
     "kind": "audit-verdicts",
@@ -89,6 +89,7 @@ AUDIT: dict[str, Any] = {
         "logistic": {"maker": "logistic", "output": "soft"},
         "curious": {"maker": "parameterised", "epochs": 8},
         "given up": {"maker": "parameterised", "epochs": 3, "beta_y": 1.0, "beta_s": 0.0},
+        "digit code": {"maker": "logistic", "output": "soft", "code": "fourth decimal"},
     },
     "cases": [AUDIT_CASE],
 }

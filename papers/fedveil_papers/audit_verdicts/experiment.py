@@ -10,7 +10,8 @@ import numpy as np
 from rich.table import Table
 
 from fedveil.attacks import panel
-from fedveil.audit import audit
+from fedveil.audit import Outputs, audit
+from fedveil.audit.readings import KEPT_DECIMALS
 from fedveil.audit.verdict import LEAST_ROWS, LIMITS, Limits
 from fedveil.config import parts
 from fedveil.core.errors import InputError, nearest
@@ -22,13 +23,13 @@ from fedveil_papers.audit_verdicts.calibration import (
     LABELS,
     VERDICTS,
     AuditFigures,
+    Ends,
     Member,
-    Midway,
     VerdictCount,
     counts,
     counts_by_rows,
+    ends_of,
     kept_of,
-    midway,
 )
 from fedveil_papers.audit_verdicts.zoo import AuditCase, CaseData, Recipe, make
 from fedveil_papers.curious.experiments.cases import locate_sources
@@ -36,7 +37,7 @@ from fedveil_papers.experiment import Experiment, Measured, Part
 from fedveil_papers.rows import Figure, PaperFigures, Row, notes_of
 from fedveil_papers.wide_table import WideTable
 
-COLOURS = {"standard": "#1b6ca8", "curious": "#b5471b", "failed attempt": "#888888"}
+COLOURS = {"standard": "#1b6ca8", "curious": "#b5471b", "digit code": "#7a4fa3", "failed attempt": "#888888"}
 CURVES = (
     ("curious", "curious", "curious: caught", "-"),
     ("curious", "undecided", "curious: undecided", ":"),
@@ -48,13 +49,13 @@ CURVES = (
 
 @dataclass(frozen=True)
 class VerdictResults:
-    """All classifiers with their audits, counts of verdicts, and the limits that follow from the calibration half."""
+    """All classifiers with their audits, counts of verdicts, and what the limits were chosen from."""
 
     limits: Limits
     members: list[Member]
     counts: list[VerdictCount]
     by_rows: list[VerdictCount]
-    midway: Midway
+    ends: Ends
     paper: PaperFigures
 
 
@@ -143,6 +144,7 @@ class AuditVerdicts(Experiment[VerdictResults]):
             "seed": seed,
             "rows": [self.audited_rows, *(self.row_counts if recipe in case.curve else [])],
             "panel": self.panel,
+            "rounded": not self.made_recipes()[recipe].curious,
         }
         name = f"run {seed}: {case.name}: {recipe}"
         return Part(settings, f"{__name__}:measure_member", name, shares=f"{case.name} {seed}")
@@ -161,7 +163,7 @@ class AuditVerdicts(Experiment[VerdictResults]):
             members=members,
             counts=counts(members),
             by_rows=counts_by_rows(members),
-            midway=midway(calibration, LIMITS.tells),
+            ends=ends_of(calibration, LIMITS),
             paper=paper,
         )
 
@@ -177,6 +179,8 @@ class AuditVerdicts(Experiment[VerdictResults]):
                 assert standard is not None  # checked before anything is run
                 gain = read["validation"] - standard
                 label = "curious" if gain >= self.least_gain else "failed attempt"
+            elif recipe.code:
+                label = "digit code"
             members.append(
                 Member(
                     case=case.name,
@@ -191,6 +195,7 @@ class AuditVerdicts(Experiment[VerdictResults]):
                     read=None if read is None else read["test"],
                     gain=gain,
                     audits=[AuditFigures.of(stored, LIMITS) for stored in figures["audits"]],
+                    rounded=None if figures["rounded"] is None else AuditFigures.of(figures["rounded"], LIMITS),
                 )
             )
         return members
@@ -214,7 +219,9 @@ class AuditVerdicts(Experiment[VerdictResults]):
             )
             if member.read is not None:
                 rows.append(row)
-            for audited in member.audits:
+            every = [(each, False) for each in member.audits]
+            every += [] if member.rounded is None else [(member.rounded, True)]
+            for audited, rounded in every:
                 leakage = {
                     "balanced_accuracy": Figure.of(audited.curiosity),
                     "mutual_information_bits": Figure.of(audited.information),
@@ -222,47 +229,63 @@ class AuditVerdicts(Experiment[VerdictResults]):
                     "unexplained_share": Figure.of(audited.share),
                     "prior": Figure.of(member.prior),
                 }
-                more = {**about, "rows": audited.rows, "verdict": audited.verdict, "limit": audited.limit}
+                more = {
+                    **about,
+                    "rows": audited.rows,
+                    "rounded": rounded,
+                    "verdict": audited.verdict,
+                    "reason": audited.reason,
+                    "limit": audited.limit,
+                }
                 rows.append(replace(row, attacker="retrained", leakage=leakage, more=more))
         return rows
 
     def tables(self, results: VerdictResults) -> list[Table]:
         """Counts, verdicts by rows, curious classifiers by β_x, every classifier."""
         by_rows = [_rows_table(results)] if results.by_rows else []
-        return [self._count_table(results), *by_rows, _compression_table(results), _member_table(results)]
+        codes = [_code_table(results)] if any(member.label == "digit code" for member in results.members) else []
+        return [self._count_table(results), *codes, *by_rows, _compression_table(results), _member_table(results)]
 
     def _count_table(self, results: VerdictResults) -> Table:
         table = WideTable(
             f"Verdicts at {self.audited_rows:,} rows ({self.panel} panel)",
-            ("half", "trained to be", "classifiers", *(f'"{verdict}"' for verdict in VERDICTS)),
-            left=("half", "trained to be"),
-            keys=2,
+            ("scores", "half", "trained to be", "classifiers", *(f'"{verdict}"' for verdict in VERDICTS)),
+            left=("scores", "half", "trained to be"),
+            keys=3,
         )
         for count in results.counts:
             if count.members:
                 numbers = (str(getattr(count, verdict)) for verdict in VERDICTS)
-                table.add_row(count.half, count.label, str(count.members), *numbers)
+                scores = "two decimals" if count.rounded else "as released"
+                table.add_row(scores, count.half, count.label, str(count.members), *numbers)
         return table
 
     def notes(self, results: VerdictResults) -> list[str]:
         """State how many verdicts are right, which are wrong, and what the limits are based on."""
-        total = {count.label: count for count in results.counts if count.half == "all"}
-        standard, curious = total["standard"], total["curious"]
+        total = {(count.label, count.rounded): count for count in results.counts if count.half == "all"}
+        standard, curious, rounded = total["standard", False], total["curious", False], total["standard", True]
+        coded = [member for member in results.members if member.label == "digit code"]
+        caught = sum(member.is_caught for member in coded)
+        ordered = sum(member.audit.reason == "order" for member in coded)
         return [
-            f"Standard classifiers called curious: {standard.curious} of {standard.members}; left undecided: "
-            f"{standard.undecided}. Curious ones caught: {curious.curious} of {curious.members}; left undecided: "
-            f"{curious.undecided}.",
+            f"Standard classifiers called curious: {standard.curious} of {standard.members}. Rounded to two decimals: "
+            f"{rounded.curious} called curious, {rounded.standard + rounded.correlated} standard or correlated, "
+            f"{rounded.undecided} undecided. Curious ones caught: {curious.curious} of {curious.members}; left "
+            f"undecided: {curious.undecided}. Digit codes caught: {caught} of {len(coded)}; of the others, {ordered} "
+            "are undecided because the order of rows reveals s.",
             f"Limits: {results.limits.provenance}.",
             "A failed attempt is a curious classifier whose maker gains less than "
             f"{100 * self.least_gain:g} points of accuracy over the case's standard network, on validation records; "
             "the verdict plays no part in this.",
             *(
                 f"Wrong verdict: {member.case}, {member.recipe}, run {member.seed} ({member.label}): "
-                f"{member.audit.verdict}; share {member.audit.share}."
+                f"{member.audit.verdict} ({member.audit.reason}); share {member.audit.share}, limit "
+                f"{member.audit.limit:.3f}"
+                + (f"; rounded: {member.rounded.verdict}, {member.rounded.share}." if member.rounded else ".")
                 for member in results.members
                 if member.is_wrong
             ),
-            _provenance(results.midway, results.limits),
+            _provenance(results.ends, results.limits),
             *notes_of(results.paper),
         ]
 
@@ -287,18 +310,24 @@ def measure_member(settings: Mapping[str, Any], report: Report) -> dict[str, Any
         read = {}
         for name, seen in (("validation", classifier.outputs(Split.VALIDATION)), ("test", outputs)):
             read[name] = float((classifier.guesses(seen) == seen.secrets[case.secret].codes).mean())
+    return {"own": read, **audit_member(outputs, settings)}
+
+
+def audit_member(outputs: Outputs, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Audit a classifier's outputs as released, with each number of rows, and rounded unless it is curious."""
+    secret, (first, *further) = settings["case"]["secret"], settings["rows"]
     # The first number of rows is reduced to what the data has; further numbers that are too large are left out.
-    first, *further = settings["rows"]
     audited = [min(first, len(outputs)), *(count for count in further if count <= len(outputs))]
+
+    def kept(part: Outputs) -> dict[str, Any]:
+        # The audit's seed differs from the classifier's: an auditor does not know how it was trained.
+        return kept_of(audit(part, secret, panel=settings["panel"], seed=1000 + settings["seed"]))
+
     return {
         "honesty": share_right(outputs.predicted == outputs.y.codes).as_dict(),
-        "prior": outputs.secrets[case.secret].prior,
-        "own": read,
-        # The audit's seed differs from the classifier's: an auditor does not know how it was trained.
-        "audits": [
-            kept_of(audit(outputs.take(np.arange(count)), case.secret, panel=settings["panel"], seed=1000 + seed))
-            for count in audited
-        ],
+        "prior": outputs.secrets[secret].prior,
+        "audits": [kept(outputs.take(np.arange(count))) for count in audited],
+        "rounded": kept(outputs.take(np.arange(audited[0])).rounded(KEPT_DECIMALS)) if settings["rounded"] else None,
     }
 
 
@@ -313,6 +342,31 @@ def _rows_table(results: VerdictResults) -> Table:
         if count.members:
             numbers = (str(getattr(count, verdict)) for verdict in VERDICTS)
             table.add_row(count.label, f"{count.rows:,}", str(count.members), *numbers)
+    return table
+
+
+def _code_table(results: VerdictResults) -> Table:
+    """Digit codes by kind: in how many cases each was caught."""
+    table = WideTable(
+        "Digit codes",
+        (
+            "code",
+            "cases",
+            "caught",
+            "undecided: order",
+            "not caught",
+            "bits read below two decimals",
+        ),
+        left=("code",),
+    )
+    coded = [member for member in results.members if member.label == "digit code"]
+    for kind in dict.fromkeys(member.recipe for member in coded):
+        members = [member for member in coded if member.recipe == kind]
+        caught = sum(member.is_caught for member in members)
+        ordered = sum(member.audit.reason == "order" for member in members)
+        bits = sorted(member.audit.code.estimate for member in members)
+        numbers = (len(members), caught, ordered, len(members) - caught - ordered)
+        table.add_row(kind, *map(str, numbers), f"{bits[0]:.3f} – {bits[-1]:.3f}")
     return table
 
 
@@ -346,10 +400,10 @@ def _member_table(results: VerdictResults) -> Table:
     table = WideTable(
         "All classifiers",
         (
-            *("case", "classifier", "half", "trained to be", "verdict"),
-            *("honesty", "maker reads", "gain", "excess share", "rows"),
+            *("case", "classifier", "half", "trained to be", "verdict", "with two decimals"),
+            *("honesty", "maker reads", "gain", "unexplained share", "limit", "with two decimals, share", "rows"),
         ),
-        left=("case", "classifier", "half", "trained to be", "verdict"),
+        left=("case", "classifier", "half", "trained to be", "verdict", "with two decimals"),
         keys=2,
     )
     for member in sorted(results.members, key=_by_excess):
@@ -358,16 +412,19 @@ def _member_table(results: VerdictResults) -> Table:
             member.recipe,
             member.half,
             member.label,
-            member.audit.verdict,
+            f"{member.audit.verdict} ({member.audit.reason})",
+            member.rounded.verdict if member.rounded else "",
             f"{member.honesty.estimate:.3f}",
             "—" if member.read is None else f"{member.read:.3f} ({member.prior:.3f})",
             "" if member.gain is None else f"{member.gain:+.3f}",
             str(member.audit.share),
+            f"{member.audit.limit:.3f}",
+            str(member.rounded.share) if member.rounded else "",
             f"{member.audit.rows:,}",
         )
     table.caption = (
         "Maker reads: accuracy of the maker's attack on test records (prior). Gain: on validation records, over the "
-        "case's standard network. Excess share: of the bits that (y, ŷ) leave open, as the verdict counts them."
+        "case's standard network. Unexplained share: of the bits that (y, ŷ) leave open, as the verdict counts them."
     )
     return table
 
@@ -377,22 +434,20 @@ def _by_excess(member: Member) -> tuple[int, float]:
     return LABELS.index(member.label), -member.audit.share.estimate
 
 
-def _provenance(ends: Midway, limits: Limits) -> str:
-    """State where the calibration half puts the limits, and where they are."""
-    if ends.share is None:
-        return "The calibration half lacks standard or curious classifiers; no limit follows from it."
-    text = (
-        f"Calibration half: the highest upper end of a standard classifier is {ends.standard:.3f}, the lowest lower "
-        f"end of a curious one {ends.curious:.3f}, and midway between them {ends.share:.3f}; the limit is "
-        f"{limits.excess_share:g}."
+def _provenance(ends: Ends, limits: Limits) -> str:
+    """State what the calibration half shows, and where the limits are."""
+
+    def shown(figure: float | None) -> str:
+        return "none" if figure is None else f"{figure:.3f}"
+
+    return (
+        f"Calibration half: rounded to two decimals, the highest upper end of a standard classifier is "
+        f"{shown(ends.rounded_standard)} (limit {limits.excess_share:g}). As released, each further class needs "
+        f"{shown(ends.further_class)} ({limits.further_class:g}); ruled-out values of a correlated y need "
+        f"{shown(ends.ruled_out_standard)} for standard and allow {shown(ends.ruled_out_curious)} for curious ones "
+        f"({limits.ruled_out:g}); codes in standard ones reach {shown(ends.code_standard)} bits "
+        f"({limits.code_bits:g}). The lowest lower end of a curious one is {shown(ends.curious)} times its limit."
     )
-    if ends.ruled_out is not None:
-        text += (
-            f" If values of a correlated y can be ruled out: {ends.ruled_out_standard:.2f} and "
-            f"{ends.ruled_out_curious:.2f} times I(s; y)/H(s) above it, midway {ends.ruled_out:.2f}; the limit "
-            f"uses {limits.ruled_out:g}."
-        )
-    return text
 
 
 def _draw_excess(axis: Any, results: VerdictResults) -> None:

@@ -12,11 +12,13 @@ from sklearn.linear_model import LogisticRegression
 
 from fedveil.audit.outputs import Outputs
 from fedveil.core.arrays import FloatArray, IntArray
-from fedveil.core.errors import InputError
+from fedveil.core.errors import InputError, nearest
 from fedveil.core.randomness import child_seed, numpy_generator
 from fedveil.data import AttributeData, Split, find_source
+from fedveil.data.attribute import MISSING, Attribute
 from fedveil.federation import Federation
 from fedveil.games.curious import Curious
+from fedveil_papers.audit_verdicts.digit_codes import KINDS, write_code
 from fedveil_papers.curious.classifier import Classifier
 from fedveil_papers.curious.distillation import dealt, distil
 from fedveil_papers.curious.experiments.cases import load_once
@@ -50,11 +52,13 @@ class CaseData:
     Attributes:
         name: what the case is called.
         source, options: the data source and its options.
-        target: y, a target of the source or another of its tasks.
+        target: y, a target of the source, another of its tasks, or an attribute (the inputs then lack it).
+        joined: another label; y is then the pair of both.
         secret: s, which is audited.
         further: other attributes that outputs may carry as well.
         records: the maximum number of training records; validation has at most a third of that.
         merge: coarser values of s.
+        merge_target: coarser values of y.
         seed: a number added to the experiment's seed.
     """
 
@@ -66,6 +70,8 @@ class CaseData:
     further: list[str] = field(default_factory=list)
     records: int = 6000
     merge: dict[str, str] = field(default_factory=dict)
+    merge_target: dict[str, str] = field(default_factory=dict)
+    joined: str = ""
     seed: int = 0
 
     @property
@@ -76,13 +82,20 @@ class CaseData:
     def load(self, seed: int) -> AttributeData:
         """Load the data with this target, s merged, and at most as many records of each split as allowed."""
         seed += self.seed
-        offered = find_source(self.source).targets
-        target = self.target if not offered or self.target in offered else offered[0]
-        data = load_once(self.source, target=target, sensitive=self.secrets, options=self.options, seed=seed)
-        y, s = data.label(self.target), data.attribute(self.secret)
+        source = find_source(self.source)
+        target = self.target if not source.targets or self.target in source.targets else source.targets[0]
+        is_attribute = target != self.target and self.target in source.attributes
+        hidden = (*self.secrets, self.target) if is_attribute else self.secrets
+        data = load_once(self.source, target=target, sensitive=hidden, options=self.options, seed=seed)
+        y = data.attribute(self.target) if is_attribute else data.label(self.target)
+        if self.joined:
+            y = _pair(y, data.label(self.joined))
+        if self.merge_target:
+            y = y.merge(y.name, self.merge_target)
+        kept = {name: data.attribute(name) for name in self.secrets}
         if self.merge:
-            s = s.merge(self.secret, self.merge)
-        data = replace(data, y=y, attributes={**data.attributes, self.secret: s}, tasks={})
+            kept[self.secret] = kept[self.secret].merge(self.secret, self.merge)
+        data = replace(data, y=y, attributes=kept, tasks={})
         data = data.take(y.known & np.logical_and.reduce([data.attribute(name).known for name in self.secrets]))
         rng = numpy_generator(seed, "audit case")
         most = {Split.TRAIN: self.records, Split.VALIDATION: self.records // 3, Split.TEST: MOST_AUDITED}
@@ -124,6 +137,7 @@ class Recipe:
         records: the maximum number of training records; default: all of the case's.
         overfitted: whether the epoch that does best on the training records is chosen.
         secrets: how many of the case's attributes the outputs are trained to carry; the first is audited.
+        code: the kind of code (`digit_codes.KINDS`) that is written into the finished classifier's probabilities.
     """
 
     maker: Maker
@@ -136,8 +150,11 @@ class Recipe:
     records: int | None = None
     overfitted: bool = False
     secrets: int = 1
+    code: str = ""
 
     def __post_init__(self) -> None:
+        if self.code and (self.code not in KINDS or self.curious):
+            raise InputError(f"a recipe's code goes with a standard maker: {nearest(self.code, KINDS)}")
         if self.epochs < 1 or self.secrets < 1:
             raise InputError("a recipe needs at least 1 epoch and 1 secret")
         self.game(("s",))
@@ -179,6 +196,14 @@ def make(recipe: Recipe, data: AttributeData, secrets: tuple[str, ...], seed: in
     if len(hidden) < recipe.secrets:
         raise InputError(f"a recipe hides {recipe.secrets} attributes, and the case has {len(secrets)}: name more")
     data = _fewer(data, recipe.records, seed)
+    if recipe.code:
+        plain = make(replace(recipe, code=""), data, secrets, seed)
+
+        def coded(split: Split) -> Outputs:
+            rng = numpy_generator(seed, "digit code", recipe.code, int(split))
+            return write_code(recipe.code, plain.outputs(split), hidden[0], rng)
+
+        return ZooClassifier(coded, None)
     if recipe.maker in ("logistic", "boosting", "forest"):
         return ZooClassifier(_by_scikit_learn(recipe.maker, recipe.output == "raw", data, seed), None)
     if recipe.maker in ("hard-mixture", "normal-mixture"):
@@ -256,6 +281,14 @@ def _by_scikit_learn(maker: str, raw: bool, data: AttributeData, seed: int) -> C
         return Outputs.checked(scores, raw, y.take(rows), secrets, groups)
 
     return outputs
+
+
+def _pair(first: Attribute, second: Attribute) -> Attribute:
+    """Return the attribute whose values are the pairs of two attributes' values."""
+    known = first.known & second.known
+    codes = np.where(known, first.codes * len(second.values) + second.codes, MISSING)
+    values = tuple(f"{a}, {b}" for a in first.values for b in second.values)
+    return Attribute(f"{first.name} and {second.name}", codes, values)
 
 
 def _fewer(data: AttributeData, records: int | None, seed: int) -> AttributeData:

@@ -1,4 +1,4 @@
-"""Audits of classifiers whose training is known: a zoo of four end to end, the preset, bad settings."""
+"""Audits of classifiers whose training is known: a zoo of five end to end, the preset, bad settings."""
 
 import pytest
 from curious_settings import AUDIT, AUDIT_CASE
@@ -20,7 +20,7 @@ def test_the_preset_can_be_run(scale):
     assert {case.half for case in cases} == {"calibration", "report"}
 
 
-def test_a_zoo_of_four_is_trained_audited_kept_and_drawn(tmp_path):
+def test_a_zoo_of_five_is_trained_audited_kept_and_drawn(tmp_path):
     reproduction = reproduced_once(AUDIT, [{"note": "printed"}], tmp_path)
     members = {member.recipe: member for member in reproduction.results.members}
     assert members["curious"].label == "curious"
@@ -29,9 +29,18 @@ def test_a_zoo_of_four_is_trained_audited_kept_and_drawn(tmp_path):
     assert members["given up"].label == "failed attempt"
     for name in ("standard", "logistic"):
         assert members[name].label == "standard"
-        assert members[name].audit.verdict in ("standard", "correlated")
+        assert members[name].audit.verdict == "undecided"  # the scores have many decimals
+    assert members["logistic"].audit.reason == "precision"
+    assert members["logistic"].rounded.verdict in ("standard", "correlated")
     assert [audit.rows for audit in members["curious"].audits] == [700, 300]  # there are no 90,000
-    total = {count["label"]: count for count in reproduction.shows["counts"] if count["half"] == "all"}
+    total = {
+        count["label"]: count
+        for count in reproduction.shows["counts"]
+        if count["half"] == "all" and not count["rounded"]
+    }
+    assert members["digit code"].label == "digit code"
+    assert members["digit code"].audit.verdict == "curious"
+    assert "Digit codes caught: 1 of 1" in reproduction.text
     assert total["standard"]["members"] == 2
     assert total["curious"]["curious"] == 1
     assert "Standard classifiers called curious: 0 of 2" in reproduction.text
@@ -61,6 +70,7 @@ def test_a_zoo_of_four_is_trained_audited_kept_and_drawn(tmp_path):
         ({"recipes": {"standard": {"maker": "vendor"}}}, "maker"),
         ({"recipes": {"standard": {"maker": "regularised"}}}, "choose output soft"),
         ({"recipes": {"standard": {"maker": "network", "epochs": 0}}}, "at least 1 epoch"),
+        ({"recipes": {"standard": {"maker": "network", "code": "fourth digit"}}}, "did you mean 'fourth decimal'"),
     ],
 )
 def test_bad_settings_are_refused_in_a_line(changes, message):
