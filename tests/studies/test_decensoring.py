@@ -35,10 +35,11 @@ def test_it_is_reported_beside_the_panel_and_never_in_its_place(
     for cell in results.cells:
         undone = cell.result.decensoring["u"]
         assert (undone.attack.name, undone.control.name) == ("de-censoring", "equal capacity (de-censoring's control)")
-        assert [attacker.name for attacker in cell.result.leakage["u"].attackers] == ["logistic"]
+        names = {attacker.name for attacker in cell.result.leakage["u"].attackers}
+        assert names == {"logistic", "logistic (fresh people)"}
         written = json.loads((cell.folder / "result.json").read_text())
         assert set(written["decensoring"]["u"]) == {"attribute", "attack", "control", "gain"}
-        assert written["leakage"]["u"]["worst"]["name"] == "logistic"
+        assert written["leakage"]["u"]["worst"]["name"] in names
     rows = {row["attacker"]: row for row in last_json(done)["rows"] if row["method"] == "none"}
     assert list(rows) == ["retrained", "decensoring", "decensoring-control"]
     assert rows["decensoring"]["attacker_name"] == "de-censoring"

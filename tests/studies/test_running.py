@@ -56,7 +56,7 @@ def test_a_study_leaves_what_it_promises(undisturbed: Path) -> None:
         rounds = [json.loads(line) for line in (cell / "metrics.jsonl").read_text().splitlines()]
         assert [record["round"] for record in rounds] == ([] if "drop" in cell.name else [1, 2, 3, 4, 5, 6])
     table = pd.read_csv(undisturbed / "results.csv")
-    assert len(table) == 6  # one attacker for each of four cells, and the co-trained one of two
+    assert len(table) == 10  # an attacker, also taught by fresh people, in four cells, and the co-trained one of two
     assert not table.duplicated(["cell", "task", "attribute", "attacker", "attacker_name"]).any()
     pd.testing.assert_frame_equal(table, pd.read_parquet(undisturbed / "results.parquet"), check_dtype=False)
 
