@@ -32,7 +32,7 @@ class Logistic(Attack):
     name = "logistic"
     inverse_penalties = (0.001, 0.03, 1.0)
     wide_penalty = 0.0001
-    """Tried as well if there are more than a quarter as many columns as vectors; elsewhere only luck would choose it."""
+    """Tried as well if there are over a quarter as many columns as vectors; elsewhere only luck would choose it."""
     whitened_penalties = (0.01, 10.0)
     most_vectors = 200_000
 
