@@ -30,6 +30,9 @@ QUICK = ("logistic", "mlp-small", "boosting", "look-up")
 _MANY_NUMBERS = 25_000_000
 """With more numbers than these (100 MB), attackers run one after the other unless `workers` says otherwise."""
 
+_LONGEST = {"forest": 5, "boosting": 4, "rbf-svm": 3, "mlp-large": 2, "mlp-small": 1}
+"""Attackers that take long start first, so that none is left running alone at the end."""
+
 Look = Callable[[Pool], FloatArray]
 """Which part of each vector an attacker sees."""
 
@@ -139,7 +142,10 @@ class Panel:
             for name in self.attackers:
                 make = self._maker(view, attribute, name)
                 jobs.append(said.before(f"{attribute}: {name}{FRESH}", partial(halves.attempt, name, make)))
-        attempts = side_by_side(jobs, self._workers(view))
+        names = self.attackers * (len(looks) + fresh)
+        order = sorted(range(len(jobs)), key=lambda job: _LONGEST.get(names[job], 0), reverse=True)
+        done = side_by_side([jobs[job] for job in order], self._workers(view))
+        attempts = [attempt for _, attempt in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])]
         rng = numpy_generator(self.seed, "bootstrap", attribute)
         return measured(attempts, view.victims.groups, self.draws, rng)
 
