@@ -2,7 +2,7 @@
 
     python studies/demo_means.py [DIRECTORY]
 
-The settings are those of fedveil/cli/demo.yaml, which were fixed before seeds 1 and 2 were run. The directory (default:
+The settings are those of fedveil/cli/demo.yaml, which were set with figures of seed 0 in view and fixed before the other seeds were run. The directory (default:
 runs/demo-means) keeps finished cells. Three times the demo's time.
 """
 
@@ -23,7 +23,7 @@ from fedveil.config.study import make_study
 from fedveil.studies.check import checked
 from fedveil.studies.running import run_study
 
-SEEDS = [0, 1, 2]
+SEEDS = [1, 2, 3]
 
 
 def main() -> None:
