@@ -2,8 +2,8 @@
 
     python studies/demo_means.py [DIRECTORY]
 
-The settings are those of fedveil/cli/demo.yaml, which were set with figures of seed 0 in view and fixed before the other seeds were run. The directory (default:
-runs/demo-means) keeps finished cells. Three times the demo's time.
+The settings are those of fedveil/cli/demo.yaml. They were set with figures of seed 0 in view, and fixed before the
+other seeds were run. The directory (default: runs/demo-means) keeps finished cells. Three times the demo's time.
 """
 
 from __future__ import annotations

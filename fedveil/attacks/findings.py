@@ -29,8 +29,7 @@ class Findings:
     Attributes:
         view: what the observer saw, narrowed to the attribute.
         attribute: its name.
-        trials: of all attackers that count.
-        baseline: of attackers that saw only the given columns; empty without any.
+        trials: of all attackers; some may have seen only the given columns, which an observer is free to do.
         confidence: the level of the intervals.
         seed: of the p-values' permutations, and reported.
     """
@@ -38,7 +37,6 @@ class Findings:
     view: View
     attribute: str
     trials: list[Trial]
-    baseline: list[Trial]
     confidence: float
     seed: int
 
@@ -50,7 +48,10 @@ class Findings:
     def largest(self, measure: str) -> tuple[Trial, Estimate]:
         """Return the trial whose figure is largest, and that figure; see `fedveil.attacks.strongest`."""
         estimates = [getattr(figures, measure) for figures in self.figures]
-        first, estimate = largest(estimates, [trial.draws[measure] for trial in self.trials], self.confidence)
+        # bits are clipped at 0, so their errors are those of the bits before clipping
+        source = "raw_information" if measure == "mutual_information_bits" else measure
+        first, estimate = largest(estimates, [trial.draws[source] for trial in self.trials], self.confidence)
+        estimate = replace(estimate, low=max(0.0, estimate.low)) if source != measure else estimate
         return self.trials[first], estimate
 
     @cached_property
@@ -90,7 +91,7 @@ class Findings:
             adjusted_p_value=p_value,
             confidence=confidence,
             seed=self.seed,
-            beyond=self._beyond(informed) if self.baseline else None,
+            beyond=self._beyond() if self.view.victims.given is not None else None,
             learned_from=self.strongest.attempt.learned_from,
             draws={name: self.strongest.draws[name] for name in ("balanced_accuracy", "accuracy")},
         )
@@ -99,14 +100,18 @@ class Findings:
         """Return the level of one attacker's interval at which all hold together."""
         return level_of(quantile_of_largest([t.draws["balanced_accuracy"] for t in self.trials], self.confidence))
 
-    def _beyond(self, informed: Trial) -> Beyond:
+    def _beyond(self) -> Beyond:
         """Compare with attackers that saw only the given columns; all draws are shared, so differences are paired.
 
         The baseline is chosen on validation: the largest of several would make what the vectors add look smaller.
+        The intervals do not pay for the choice of the other.
         """
-        worst = self.strongest
-        strongest = max(self.baseline, key=lambda trial: trial.validation_balanced_accuracy)
-        best_informed = max(self.baseline, key=lambda trial: trial.validation_information)
+        baseline = [trial for trial in self.trials if trial.name.endswith(GIVEN)]
+        seeing = [trial for trial in self.trials if trial not in baseline]
+        worst = max(seeing, key=lambda trial: float(trial.draws["balanced_accuracy"][0]))
+        informed = max(seeing, key=lambda trial: float(trial.draws["raw_information"][0]))
+        strongest = max(baseline, key=lambda trial: trial.validation_balanced_accuracy)
+        best_informed = max(baseline, key=lambda trial: trial.validation_information)
         added = {name: worst.draws[name] - strongest.draws[name] for name in ("balanced_accuracy", "auc")}
         bits = "raw_information"
         conditional = np.maximum(informed.draws[bits] - best_informed.draws[bits], 0)

@@ -95,7 +95,7 @@ class Judgement:
             holds although the largest was taken.
         mutual_information_attacker: that attacker's name.
         detectable_advantage: the smallest advantage that this many victims could have shown (power 0.8).
-        p_value: the probability of a balanced accuracy this high if the vectors carried no information.
+        p_value: the probability of a balanced accuracy this high if what the attackers saw carried no information.
         adjusted_p_value: the same, corrected (Holm) for all attributes that are judged together.
         confidence: level of the intervals; above 0.95 if several attributes share the error (Bonferroni).
         seed: all randomness derives from it.
@@ -288,7 +288,7 @@ def as_table(judgement: Judgement) -> Table:
     table.caption = (
         f"Estimates against the attackers tried, not guarantees; {level} intervals over {judgement.n[2]:,} victims"
         + (f" in {judgement.groups:,} groups" if judgement.groups is not None else "")
-        + ". The strongest comes first; its interval holds although the largest was taken."
+        + ". The strongest comes first; its interval of balanced accuracy holds although the largest was taken."
     )
     table.caption_justify = "left"
     return table

@@ -116,8 +116,7 @@ class Panel:
         findings = Findings(
             view=labelled,
             attribute=attribute,
-            trials=[trial for trial in trials if not trial.name.endswith(GIVEN)],
-            baseline=[trial for trial in trials if trial.name.endswith(GIVEN)],
+            trials=trials,
             confidence=confidence,
             seed=self.seed,
         )
@@ -137,17 +136,26 @@ class Panel:
             for name in self.attackers:
                 make = self._maker(view, attribute, name)
                 jobs.append(said.before(f"{attribute}: {name}", partial(_attempted, name + note, make, question)))
-        if fresh:
-            halves = Halves.of(view, attribute, _everything, self.seed)
+        halves = self._halves(view, attribute) if fresh else None
+        if halves is not None:
             for name in self.attackers:
                 make = self._maker(view, attribute, name)
                 jobs.append(said.before(f"{attribute}: {name}{FRESH}", partial(halves.attempt, name, make)))
-        names = self.attackers * (len(looks) + fresh)
+        names = self.attackers * (len(looks) + (halves is not None))
         order = sorted(range(len(jobs)), key=lambda job: _LONGEST.get(names[job], 0), reverse=True)
         done = side_by_side([jobs[job] for job in order], self._workers(view))
         attempts = [attempt for _, attempt in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])]
         rng = numpy_generator(self.seed, "bootstrap", attribute)
         return measured(attempts, view.victims.groups, self.draws, rng)
+
+    def _halves(self, view: View, attribute: str) -> Halves | None:
+        """Return the halves of the victims; None if nobody insisted on them and whole groups cannot be halved."""
+        try:
+            return Halves.of(view, attribute, _everything, self.seed)
+        except InputError:
+            if self.fresh:
+                raise
+            return None
 
     def _workers(self, view: View) -> int:
         """Return how many attackers run at a time; each needs memory for its own form of the vectors."""
@@ -156,9 +164,10 @@ class Panel:
 
     def _from_half(self, view: View, attribute: str, strongest: Trial) -> float | None:
         """Return what the strongest attacker reads if it learns from half as many people; None if they lack a value."""
-        name = strongest.name.removesuffix(FRESH)
-        note = VECTORS_ALONE if name.endswith(VECTORS_ALONE) else ""
-        name, look = name.removesuffix(note), _vectors_only if note else _everything
+        name, look = strongest.name.removesuffix(FRESH), _everything
+        for note, narrower in ((VECTORS_ALONE, _vectors_only), (GIVEN, _given_only)):
+            if name.endswith(note):
+                name, look = name.removesuffix(note), narrower
         make = self._maker(view, attribute, name)
         labels = view.victims.attributes[attribute]
         if self.progress:
@@ -180,10 +189,10 @@ class Panel:
     def _notes(self, view: View, attribute: str, trials: Sequence[Trial]) -> tuple[str, ...]:
         """Return what attackers left out, and why none learned from fresh people where that would be expected."""
         notes = [f"{trial.name.removesuffix(FRESH)}: {note}" for trial in trials for note in trial.attempt.notes]
-        if view.fitted and self.fresh is None and not self.tries_fresh(view, attribute):
+        if view.fitted and self.fresh is None and not any(trial.name.endswith(FRESH) for trial in trials):
             notes.append(
                 f"no attacker learned from fresh people, since some value of {attribute} has fewer than {WORTHWHILE} "
-                "test people (or groups)"
+                "test people (or groups), or whole groups cannot be halved"
             )
         return tuple(dict.fromkeys(notes))
 
@@ -194,7 +203,7 @@ class Panel:
 
 
 def panel(kind: str | Sequence[str] = "full", **settings: object) -> Panel:
-    """Return a panel: "full", "quick" (three attackers, for demos), or attackers by name, as a list or "a,b"."""
+    """Return a panel: "full", "quick" (four attackers, for demos), or attackers by name, as a list or "a,b"."""
     presets = {"full": FULL, "quick": QUICK}
     listed = presets.get(kind) or kind.split(",") if isinstance(kind, str) else kind
     names = list(dict.fromkeys(name.strip() for name in listed))

@@ -46,7 +46,8 @@ def largest(
     if len(figures) == 1:
         return 0, figures[0]
     single, shared = (float(ndtri(1 - (1 - confidence) / 2 / count)) for count in (1, len(figures)))
-    stretch = (shared if draws is None else quantile_of_largest(draws, confidence)) / single
+    # never more than Bonferroni's: draws of an attacker that reads nothing may hardly vary, with rare spikes
+    stretch = (shared if draws is None else min(shared, quantile_of_largest(draws, confidence))) / single
     low = float((points - stretch * (points - lows)).max())
     point = float(points[first])
     return first, Estimate(point, min(low, point), max(float(highs.max()), point), confidence)

@@ -152,7 +152,7 @@ def measured(attempts: Sequence[Attempt], groups: IntArray | None, draws: int, r
                 attempt=attempt,
                 draws=resamples if attempt.parts is None else _as_of_one_half(resamples),
                 recalls=recalls,
-                units=units,
+                units=units if attempt.parts is None else units // 2,
                 validation_balanced_accuracy=float(on_validation.mean()),
                 validation_information=-float(attempt.validation.surprise.mean()),
                 # validation records come in groups as large as those of victims
@@ -170,11 +170,19 @@ def _as_of_one_half(resamples: dict[str, FloatArray]) -> dict[str, FloatArray]:
     a chance resemblance of the halves raises both. The deviation of their mean is at most that of one half, which is √2
     times what draws of all victims show (`studies/attacker_coverage.py`: without this, 92% instead of 97%).
     """
-    within = {"accuracy": 1.0, "balanced_accuracy": 1.0, "auc": 1.0, "mutual_information_bits": np.inf}
+    entropy = resamples["entropy"]
+    highest = {"accuracy": 1.0, "balanced_accuracy": 1.0, "auc": 1.0, "advantage": 1.0}
     stretched = {}
     for name, values in resamples.items():
+        if name in ("prior", "entropy"):  # about the victims, whoever guesses
+            stretched[name] = values
+            continue
         wider = values[0] + np.sqrt(2) * (values - values[0])
-        stretched[name] = np.clip(wider, 0, within[name]) if name in within else wider
+        if name == "mutual_information_bits":
+            wider = np.clip(wider, 0, entropy)
+        elif name in highest:
+            wider = np.clip(wider, -1 if name == "advantage" else 0, highest[name])
+        stretched[name] = wider
     return stretched
 
 

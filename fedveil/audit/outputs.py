@@ -145,6 +145,9 @@ class Outputs:
         if not MOST_DECIMALS >= decimals >= 1:
             raise InputError(f"outputs: round to 1 to {MOST_DECIMALS} decimals of probabilities, got {decimals}")
         soft = np.round(self.soft, decimals)
+        if not soft.any(axis=1).all():
+            row = int(soft.any(axis=1).argmin()) + 1
+            raise InputError(f"outputs: all scores of row {row} round to 0 at {decimals} decimals; keep more decimals")
         if soft.shape[1] == 2:
             soft[:, 0] = np.round(1 - soft[:, 1], decimals)
         return replace(self, scores=soft, raw=False, decimals=decimals)

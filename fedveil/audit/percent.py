@@ -40,9 +40,14 @@ def from_percent(scores: FloatArray, where: str) -> FloatArray:
             f"{where}: row {row + 1} holds {scores[row, column]:.6g}, which is no score in per cent; leave --percent "
             "out, or correct the file"
         )
-    shares = scores / 100
+    if scores.shape[1] == 1 and scores.max(initial=0.0) <= 1:
+        raise InputError(
+            f"{where}: no score exceeds 1, so they look like probabilities, not like per cent; leave --percent out"
+        )
+    shares = np.minimum(scores, 100) / 100 if scores.shape[1] == 1 else scores / 100
     if scores.shape[1] > 1:
-        wrong = np.flatnonzero(np.abs(scores.sum(axis=1) - 100) > _ROUNDED * scores.shape[1])
+        sums = scores.sum(axis=1)
+        wrong = np.flatnonzero((np.abs(sums - 100) > _ROUNDED * scores.shape[1]) | (sums <= 0))
         if len(wrong):
             raise InputError(
                 f"{where}: the scores in row {wrong[0] + 1} sum to {scores[wrong[0]].sum():.6g}, not to 100 per cent; "

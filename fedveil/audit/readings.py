@@ -109,9 +109,10 @@ def order_of_equals(outputs: Outputs) -> Reading:
 
 
 def finer_than_kept(outputs: Outputs) -> bool:
-    """Return whether records differ in scores that would be equal if rounded to two decimals."""
-    kept = outputs.rounded(KEPT_DECIMALS).scores if outputs.raw else np.round(outputs.scores, KEPT_DECIMALS)
-    return len(np.unique(outputs.scores, axis=0)) > len(np.unique(kept, axis=0))
+    """Return whether scores have more than two decimals, below which a code could be hidden; raw scores always have."""
+    if outputs.raw:
+        return True
+    return not np.allclose(outputs.scores, np.round(outputs.scores, KEPT_DECIMALS), rtol=0, atol=1e-12)
 
 
 def _all(outputs: Outputs, columns: dict[str, FloatArray], digits: dict[str, Digits]) -> Iterator[Reading]:

@@ -123,6 +123,8 @@ def audit(
         inputs = read_inputs(data.strip(), wanted, labels=labels, key=key, options=tuple(option or ()), seed=seed)
         answers, sentences = outputs_of(scorer, inputs, raw=raw, percent=percent, classes=order)
     warning = warning_if_percent(answers)
+    if warning is not None and decimals is not None:
+        raise InputError(f"--round: {warning.removeprefix('Warning: ')}")
     if warning is not None:
         typer.echo(f"fedveil: {warning}", err=True)
     if decimals is not None:

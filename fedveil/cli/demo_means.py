@@ -1,7 +1,8 @@
 """The demo's figures over three seeds, to print beside the one seed that a demo plays.
 
-One seed may flatter a defence, or its rival. The means come with the package (`demo_means.json`); the settings were
-fixed before these seeds were run; they had been set with figures of seed 0 in view. `python studies/demo_means.py` measures them again and writes the file.
+One seed may flatter a defence, or its rival. The means come with the package (`demo_means.json`). The demo's settings
+were set with figures of seed 0 in view, and fixed before these seeds were run. `python studies/demo_means.py` measures
+them again and writes the file.
 """
 
 from __future__ import annotations

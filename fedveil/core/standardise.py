@@ -18,6 +18,9 @@ _LINEAR_UP_TO = 10.0
 _ROWS_FOR_QUANTILES = 100_000
 """Medians and quantiles are estimated from this many vectors, at most, evenly spaced."""
 
+_MOST_IN_DOUBLE = 12_500_000
+"""With more of the attacker's numbers than these (100 MB), vectors are standardised into single precision."""
+
 _CELLS_AT_ONCE = 4_000_000
 """How many numbers are held in double precision at a time: 32 MB, beside a few temporary arrays as large."""
 
@@ -31,20 +34,21 @@ class Standardiser:
     Beyond ten deviations values grow only logarithmically, which preserves their order for tree-based attackers.
     Columns that never vary in the attacker's data are dropped.
 
-    The result is in single precision, computed in double precision block by block. That is safe because the offset is
-    removed first: 1e10 + u is exact. Equal values stay equal; two values of a column become equal only if they differ
-    by less than 1e-7 of their distance from the median or of the deviation, which no attacker that learns from
-    standardised vectors can resolve. An attacker that compares values exactly must look at the vectors themselves.
+    It is computed in double precision block by block, and stays so, since a code may be written into the last digits of
+    a column; only for over 12.5 million of the attacker's numbers is the result in single precision, to halve memory.
+    Then two values of a column become equal if they differ by less than 1e-7 of their distance from the median.
 
     Attributes:
         centre: each column's median.
         deviation: each column's scale.
         varies: which columns are kept.
+        single: whether the result is in single precision.
     """
 
     centre: FloatArray
     deviation: FloatArray
     varies: npt.NDArray[np.bool_]
+    single: bool = False
 
     @classmethod
     def fit(cls, vectors: FloatingArray) -> Standardiser:
@@ -55,17 +59,17 @@ class Standardiser:
         centre, deviation, varies = (np.concatenate(part) for part in zip(*blocks, strict=True))
         if not varies.any():
             varies[:1] = True  # constant vectors carry no information, but every attacker must still run on them
-        return cls(centre, deviation, varies)
+        return cls(centre, deviation, varies, single=vectors.size > _MOST_IN_DOUBLE)
 
     def apply(self, vectors: FloatingArray) -> FloatingArray:
-        """Return vectors of any pool, standardised, in single precision."""
+        """Return vectors of any pool, standardised."""
         kept = slice(None) if self.varies.all() else self.varies
         centre, deviation = self.centre[kept], self.deviation[kept]
-        answer = np.empty((len(vectors), len(centre)), dtype=np.float32)
+        answer: FloatingArray = np.empty((len(vectors), len(centre)), dtype=np.float32 if self.single else np.float64)
         at_once = max(1, _CELLS_AT_ONCE // max(1, len(centre)))
         for start in range(0, len(vectors), at_once):
             rows = slice(start, start + at_once)
-            scaled = vectors[rows, kept] - centre
+            scaled = vectors[rows, kept] - centre  # in double precision, as the centre is
             scaled /= deviation
             size = np.abs(scaled)
             far = size > _LINEAR_UP_TO

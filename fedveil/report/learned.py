@@ -12,14 +12,18 @@ def learned_in_words(settings: Sequence[Setting], attribute: str) -> str:
     """Return a sentence about all settings; empty for results of versions that did not record it."""
     judged = [(setting, found) for setting in settings for found in _judgements(setting, attribute)]
     numbers = [found.learned_from for _, found in judged if found.learned_from is not None]
+    older = "Some figures are of an older version, which counted the attacker that was strongest on validation people."
+    before = older if any(found.chosen is None for _, found in judged) else ""
     if not numbers:
-        return ""
+        return before
     least, most = min(numbers), max(numbers)
     who = "groups of people" if any(found.groups is not None for _, found in judged) else "people"
     count = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     sentence = f"The strongest attackers on {attribute} learned from {count} {who}"
     rising = list(dict.fromkeys(setting.label for setting, found in judged if found.still_rises))
-    if not rising:
+    if any(found.from_half is None for _, found in judged) and not rising:
+        sentence += "; fewer were not tried everywhere"
+    elif not rising:
         sentence += "; from half as many they read at most a point less, so more people would hardly read more"
     else:
         shown = ", ".join(rising[:4]) + (" and others" if len(rising) > 4 else "")
@@ -27,7 +31,7 @@ def learned_in_words(settings: Sequence[Setting], attribute: str) -> str:
     sentence += _pointed_elsewhere([found for _, found in judged])
     notes = list(dict.fromkeys(note for _, found in judged for note in found.notes))
     left_out = f" Left out: {'; '.join(notes[:6])}." if notes else ""
-    return f"{sentence}.{left_out}"
+    return f"{sentence}.{left_out} {before}".rstrip()
 
 
 def _pointed_elsewhere(judged: Sequence[Judgement]) -> str:

@@ -180,3 +180,20 @@ def test_rounded_scores_have_no_fine_readings(honest):
     assert not any(reading.fine for reading in readings(honest.rounded(2)))
     with pytest.raises(InputError, match="1 to 15 decimals"):
         honest.rounded(0)
+
+
+@pytest.mark.parametrize("classes", [2, 4, 10])
+def test_more_than_two_decimals_are_noticed_however_many_classes(classes):
+    """Rounded rows of several columns are all distinct, too; counting distinct rows therefore noticed nothing."""
+    rng = np.random.default_rng(0)
+    scores = rng.dirichlet(np.ones(classes), size=500)
+    y = Attribute("y", np.arange(500) % classes, tuple(map(str, range(classes))))
+    fine = Outputs(scores, False, y, {})
+    assert finer_than_kept(fine)
+    assert not finer_than_kept(fine.rounded(2))
+
+
+def test_rows_that_round_to_nothing_are_refused():
+    y = Attribute("y", np.arange(50) % 25, tuple(map(str, range(25))))
+    with pytest.raises(InputError, match="round to 0 at 1 decimals; keep more"):
+        Outputs(np.full((50, 25), 0.04), False, y, {}).rounded(1)

@@ -30,3 +30,13 @@ def test_division_adds_no_decimals():
         from_percent(np.array([[120.0, -20.0]]), "x")
     with pytest.raises(InputError, match="sum to 90"):
         from_percent(np.array([[40.0, 50.0]]), "x")
+
+
+def test_probabilities_are_not_read_as_per_cent():
+    """A single column of shares divided by 100 looked standard whatever it carried."""
+    with pytest.raises(InputError, match="look like probabilities, not like per cent"):
+        from_percent(np.array([[0.2], [0.9]]), "x.csv")
+
+
+def test_one_column_slightly_above_a_hundred_is_certainty():
+    assert from_percent(np.array([[100.4], [30.0]]), "x.csv").max() == 1.0

@@ -39,7 +39,14 @@ def test_constant_columns_go_and_sparse_ones_stay():
     assert np.isfinite(Standardiser.fit(np.full((10, 2), 3.0)).apply(np.full((4, 2), 5.0))).all()
 
 
-def test_single_precision_comes_after_the_offset_is_removed_and_keeps_equal_and_distinct_values_so():
+def test_differences_in_the_last_digits_are_kept():
+    """A code of 1e-9 beside values of 1: in single precision only values near the median would keep it."""
+    u = np.arange(2000) % 2
+    vectors = (np.arange(2000) // 2 % 10 / 10 + 1e-9 * u)[:, None]
+    assert len(np.unique(Standardiser.fit(vectors).apply(vectors))) == 20
+
+
+def test_an_offset_is_removed_and_equal_and_distinct_values_stay_so():
     rng = np.random.default_rng(2)
     codes = rng.integers(0, 1000, 5000)
     for offset in (0.0, 1e10, -3e12):
@@ -47,7 +54,7 @@ def test_single_precision_comes_after_the_offset_is_removed_and_keeps_equal_and_
         before = vectors.copy()
         seen = Standardiser.fit(vectors).apply(vectors)
         np.testing.assert_array_equal(vectors, before)  # what is fitted on stays as it was
-        assert seen.dtype == np.float32
+        assert seen.dtype == np.float64
         assert len(np.unique(seen)) == len(np.unique(codes))
         assert (np.diff(seen[np.argsort(codes), 0]) >= 0).all()
 
