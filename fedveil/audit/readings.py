@@ -109,10 +109,13 @@ def order_of_equals(outputs: Outputs) -> Reading:
 
 
 def finer_than_kept(outputs: Outputs) -> bool:
-    """Return whether scores have more than two decimals, below which a code could be hidden; raw scores always have."""
-    if outputs.raw:
-        return True
-    return not np.allclose(outputs.scores, np.round(outputs.scores, KEPT_DECIMALS), rtol=0, atol=1e-12)
+    """Return whether some column tells records apart that would be equal in it if rounded to two decimals.
+
+    Column by column: rounded rows of several columns are mostly distinct, too, and would hide a code in one of them.
+    """
+    kept = np.round(outputs.soft if outputs.raw else outputs.scores, KEPT_DECIMALS)
+    pairs = zip(outputs.scores.T, kept.T, strict=True)
+    return any(len(np.unique(column)) > len(np.unique(rounded)) for column, rounded in pairs)
 
 
 def _all(outputs: Outputs, columns: dict[str, FloatArray], digits: dict[str, Digits]) -> Iterator[Reading]:

@@ -84,14 +84,14 @@ def test_fresh_attackers_join_by_themselves_where_a_defence_was_fitted_and_peopl
 
 def test_every_judgement_says_from_how_many_people_and_warns_where_more_would_read_more():
     rng = np.random.default_rng(0)
-    wide = [pool(rng, n, 0.0) for n in (400, 400, 4000)]
+    wide = [pool(rng, n, 0.0) for n in (160, 400, 4000)]
     for part in wide:  # a weak trace in every one of 60 columns: the more people, the better it is learned
         shift = 0.12 * (2 * part.attributes["u"].codes[:, None] - 1)
         object.__setattr__(part, "vectors", rng.normal(size=(len(part), 60)) + shift)
     rising = judge(View(*wide), fresh=False)
-    assert rising.learned_from == 400
+    assert rising.learned_from == 160
     assert rising.still_rises
-    assert any("learned from 400 people" in line and "still rising" in line for line in rising.in_words())
+    assert any("learned from 160 people" in line and "still rising" in line for line in rising.in_words())
     easy = judge(view((1.0, 1.0), n=4000), fresh=False)
     assert not easy.still_rises
     assert any("would hardly read more" in line for line in easy.in_words())

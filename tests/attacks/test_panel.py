@@ -149,7 +149,17 @@ def test_given_columns_that_confuse_do_not_weaken_the_attacker():
     names = np.eye(600)[rng.integers(0, 600, 2000)]
     confused = panel(["logistic"], draws=100).judge(view_of(vectors, codes, given=names))
     assert confused.worst.balanced_accuracy.estimate > alone - 0.02
-    assert {attacker.name for attacker in confused.attackers} == {"logistic", "logistic (vectors alone)"}
+    looks = ("", " (vectors alone)", " (given columns alone)")
+    assert {attacker.name for attacker in confused.attackers} == {f"logistic{look}" for look in looks}
+
+
+def test_the_headline_is_not_below_what_given_columns_alone_reveal():
+    rng = np.random.default_rng(8)
+    codes = rng.integers(0, 2, 400)
+    given = (codes + rng.normal(size=400))[:, None]
+    judgement = panel(["logistic"], draws=100).judge(view_of(rng.normal(size=(400, 300)), codes, given=given))
+    assert judgement.beyond is not None
+    assert judgement.worst.balanced_accuracy.estimate >= judgement.beyond.baseline.balanced_accuracy.estimate
 
 
 @pytest.mark.parametrize("name", FULL)
